@@ -246,8 +246,3 @@ class ActorCritic(nn.Module):
             output, (h, c) = self.lstm(step.unsqueeze(0), (h * kept, c * kept))
             outputs.append(output)
         return torch.cat(outputs), torch.stack([h[0], c[0]], dim=1)
-
-
-def make_network(options: NetworkOptions, layout: UnrollLayout, compute_dtype: torch.dtype) -> ActorCritic:
-    """The network of `--network` for the observations and actions of `layout`."""
-    return ActorCritic(options, layout, compute_dtype)

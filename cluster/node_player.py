@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import weight_count
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from agents.torsos.own_torso import is_own
 from cluster.node_actor import hash_of_files
@@ -73,7 +73,7 @@ def why_not_playable(spec: PlayerSpec, workers: int) -> str | None:
                 "its games have other observations or actions than the learner's; the same versions of the libraries "
                 "and of the games would be right"
             )
-        make_network(spec.config.network, layout, torch.float32)
+        ActorCritic(spec.config.network, layout, torch.float32)
     except UsageError as error:  # in a module of the user's
         return str(error)
     games = spec.config.workers.envs_per_worker
@@ -142,7 +142,7 @@ class NodePlayer:
         machine = Machine(CPU, precision, precision, workers, SLOTS_PER_WORKER, learner_threads=1)
         self._setup = PlaySetup(config, spec.make_environment, spec.layout, machine, spec.resume_count)
         self._codec = UnrollCodec(spec.layout, config.replay.lz4_compression_level)
-        self._weights = SharedWeights(weight_count(make_network(config.network, spec.layout, precision)))
+        self._weights = SharedWeights(weight_count(ActorCritic(config.network, spec.layout, precision)))
         self._flat = torch.zeros(self._weights.weight_count)
         self._flow_control = PlayOnRequest()
         self._requests: deque[asyncio.Future[bytes]] = deque()

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState, flat_weights
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import check_spaces, make_unroll_layout
 from dashboard.children import LivePicture
 from dashboard.saliency import overlay, saliency
@@ -97,7 +97,7 @@ class GamePlayer:
         config = Config.from_flags({**checkpoint.played_options, **given})
         self._options = evaluation_options(config.environment.without_clock())
         self._layout = make_unroll_layout(replace(config, environment=self._options), make_environment)
-        self._network = make_network(config.network, self._layout, choose_precision(config.run.precision, CPU))
+        self._network = ActorCritic(config.network, self._layout, choose_precision(config.run.precision, CPU))
         self._actor = Actor(deepcopy(self._network))  # which may round its weights
         self._take_weights(checkpoint)
         # Of an Atari game, which may draw a thing in every other frame, the last two; of others, the last one.

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from agents.network import ActorCritic, NetworkInput, make_network
+from agents.network import ActorCritic, NetworkInput
 from agents.spaces import check_spaces, make_unroll_layout, saved_layout, unroll_layout
 from agents.torsos.own_torso import is_own
 from evaluation.exported_policy import ExportedPolicy, exported
@@ -107,7 +107,7 @@ def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
     # Features that replays compare are no part of the policy.
     with refusing_foreign_content(checkpoint):
         layout = replace(saved_layout(checkpoint.content, config), feature_size=0)
-    network = make_network(config.network, layout, torch.float32)
+    network = ActorCritic(config.network, layout, torch.float32)
     with refusing_foreign_content(checkpoint):
         network.load_saved(checkpoint.content["learner"]["network"])
     return network.eval().requires_grad_(False)

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from agents.acting import Actor
-from agents.network import make_network
+from agents.network import ActorCritic
 from evaluation.parallel_games import GameResult, GameSeries, ParallelGames
 from evaluation.realtime_games import play_in_real_time
 from machine.system_settings import lower_priority, use_one_thread
@@ -44,7 +44,7 @@ class PlayerProcess:
         if self.series.environment.in_real_time:
             self._lower_priority()
             play_in_real_time(self.series, self._realtime_setup(), connection, alive)
-        actor = Actor(make_network(self.network, self.layout, self.compute_dtype))
+        actor = Actor(ActorCritic(self.network, self.layout, self.compute_dtype))
         NewestWeights(self.weights, actor, torch.device("cpu")).load()
         games = ParallelGames(self.series, actor, self.layout, alive)
         games.start(receive(connection).index)

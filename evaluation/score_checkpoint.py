@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from agents.acting import flat_weights, weight_count
-from agents.network import ActorCritic, make_network
+from agents.network import ActorCritic
 from agents.spaces import check_spaces, make_unroll_layout
 from agents.torsos.own_torso import note_on_source
 from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, slots_for
@@ -88,7 +88,7 @@ def make_player(
     with refusing_foreign_content(checkpoint):
         check_spaces(checkpoint.content, layout)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
-    network = make_network(config.network, layout, precision)
+    network = ActorCritic(config.network, layout, precision)
     inference_processes = check_realtime(config, layout, make_environment, processes, slots, precision)
     with refusing_foreign_content(checkpoint):
         network.load_saved(checkpoint.content["learner"]["network"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import read_spec, unroll_layout
 from cluster.check import check_cluster, check_combinations
 from learners.group import OneLearner, agreed
@@ -62,7 +62,7 @@ def set_up_run(
     run.machine = prepare_machine(run.part)
     spec = read_spec(config, make_environment)
     run.layout = unroll_layout(config, spec)
-    run.network = make_network(config.network, run.layout, run.machine.precision)
+    run.network = ActorCritic(config.network, run.layout, run.machine.precision)
     run.notes = [*plan_processes(run), *environment_notes(config, spec)]
     run.first_worker = sum(run.learners.of_all(run.machine.worker_count)[: rank.index])
     with refusing_foreign_content(source):

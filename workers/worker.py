@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor
-from agents.network import make_network
+from agents.network import ActorCritic
 from machine.machine_setup import Machine
 from machine.system_settings import use_one_thread
 from option_flags import Config
@@ -111,7 +111,7 @@ class Worker:
         if self.memory.inference is not None and self.place.server is not None:
             return RemotePolicy(self.memory.inference, self.place.worker, self.place.server)
         config, layout = self.setup.config, self.setup.layout
-        actor = Actor(make_network(config.network, layout, self.setup.machine.worker_precision))
+        actor = Actor(ActorCritic(config.network, layout, self.setup.machine.worker_precision))
         newest = NewestWeights(self.memory.weights, actor, torch.device("cpu"))
         return LocalPolicy(actor, layout, config.workers.envs_per_worker, newest.load)
 

@@ -11,7 +11,7 @@ import torch
 from agents.acting import Actor, ActorState
 from agents.gradients import Record
 from agents.learner import Learner
-from agents.network import ActorCritic, make_network
+from agents.network import ActorCritic
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
@@ -50,7 +50,7 @@ def network_of(
     layout: UnrollLayout, seed: int = 0, dtype: torch.dtype = torch.float32, name: str = "auto"
 ) -> ActorCritic:
     torch.manual_seed(seed)
-    network = make_network(NetworkOptions(network=name), layout, dtype)
+    network = ActorCritic(NetworkOptions(network=name), layout, dtype)
     torch.nn.init.normal_(network.policy_head.weight, std=0.3)
     return network
 

@@ -10,7 +10,7 @@ import torch
 
 from agents.gradients import Record
 from agents.learner import Learner
-from agents.network import NetworkInput, make_network
+from agents.network import ActorCritic, NetworkInput
 from agents.training_batch import make_training_batch
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.batch_mix import Batch
@@ -75,7 +75,7 @@ def make_learner(
     record: Record[Any] | None = None,
 ) -> Learner:
     torch.manual_seed(0)
-    network = make_network(NetworkOptions(network="impala_shallow"), layout, torch.float32)
+    network = ActorCritic(NetworkOptions(network="impala_shallow"), layout, torch.float32)
     torch.nn.init.normal_(network.policy_head.weight, std=0.2)  # a policy that depends on the state
     torch.nn.init.normal_(network.policy_head.bias, std=0.2)
     optimizer = dataclasses.replace(optimizer or OptimizerOptions(), lr_warmup_updates=warmup)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agents.heads import Head, JoystickHead, movements_of
-from agents.network import ActorCritic, make_network
+from agents.network import ActorCritic
 from option_flags import NetworkOptions
 from tests.agents.learners import LAYOUT
 
@@ -17,7 +17,7 @@ ALL = tuple(v + h + fire or "NOOP" for fire in ("", "FIRE") for v in VERTICAL fo
 
 def network_of(names: tuple[str, ...], factored_actions: bool = True) -> ActorCritic:
     layout = replace(LAYOUT, action_count=len(names), action_names=names)
-    return make_network(NetworkOptions(factored_actions=factored_actions), layout, torch.float32)
+    return ActorCritic(NetworkOptions(factored_actions=factored_actions), layout, torch.float32)
 
 
 def test_the_movements_of_pong() -> None:
@@ -65,7 +65,7 @@ def test_it_begins_as_a_head_without_shared_weights() -> None:
 def test_only_games_with_named_actions_have_it_and_only_with_the_option() -> None:
     assert isinstance(network_of(PONG).policy_head, JoystickHead)
     assert type(network_of(PONG, factored_actions=False).policy_head) is Head
-    without_names = make_network(NetworkOptions(factored_actions=True), LAYOUT, torch.float32)
+    without_names = ActorCritic(NetworkOptions(factored_actions=True), LAYOUT, torch.float32)
     assert type(without_names.policy_head) is Head
 
 

@@ -9,7 +9,7 @@ import torch
 
 from agents.acting import Actor, ActorState, flat_weights, load_flat_weights, weight_count
 from agents.learner import Learner
-from agents.network import NetworkInput, make_network
+from agents.network import ActorCritic, NetworkInput
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS, LAYOUT, LSTM_LAYOUT, inputs_of, make_batch, make_learner, reported
@@ -121,7 +121,7 @@ def test_an_update_uses_tensors_of_its_device_only(monkeypatch: pytest.MonkeyPat
     elsewhere, real = torch.device("meta"), torch.autocast
     monkeypatch.setattr(torch, "autocast", lambda _, *others, **named: real("cpu", *others, **named))
     options = NetworkOptions(network="impala_shallow", use_lstm=bool(layout.lstm_size), lstm_size=6)
-    network = make_network(options, layout, torch.float32)
+    network = ActorCritic(options, layout, torch.float32)
     learner = Learner(network, layout, ALL_TERMS, OptimizerOptions(), 100, elsewhere)
     for _ in range(2):
         report = learner.update(make_batch([True, True, False, False], layout))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from agents.network import make_network
+from agents.network import ActorCritic
 from option_flags import NetworkOptions
 from replay.unroll_layout import UnrollLayout
 from tests.agents.networks import ACTIONS, FEATURES, picture_network, random_input, small_network
@@ -177,7 +177,7 @@ def test_the_layout_of_unrolls_decides_the_sizes_of_the_network() -> None:
     layout = UnrollLayout(
         unroll_length=2, frame_stack=3, frame_shape=(3, 20, 24), action_count=7, lstm_size=5, feature_size=6
     )
-    network = make_network(NetworkOptions(network="impala_shallow"), layout, torch.float32)
+    network = ActorCritic(NetworkOptions(network="impala_shallow"), layout, torch.float32)
     first = next(module for module in network.modules() if isinstance(module, nn.Conv2d))
     assert first.in_channels == 9
     assert (network.action_count, network.policy_head.out_features, network.lstm_size) == (7, 7, 5)

@@ -8,7 +8,7 @@ import torch
 
 from agents.distributions.diagonal_gaussian import LARGEST_LOG_DEVIATION, SMALLEST_LOG_DEVIATION
 from agents.heads import FIRST_LOG_DEVIATION, GaussianHead
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.torsos.make_torso import Observed, PictureAndVector, chosen_network, make_torso
 from option_flags import NetworkOptions
 from options.rules import PICTURE_NETWORKS, UsageError
@@ -133,7 +133,7 @@ def test_a_picture_beside_a_vector_is_computed_in_bfloat16_alike_by_actor_and_le
 
 def test_the_first_gaussian_policy_is_centred_and_moderately_random() -> None:
     torch.manual_seed(0)
-    network = make_network(NetworkOptions(), replace(vectors_only, **ACTIONS["gaussian"]), torch.float32)
+    network = ActorCritic(NetworkOptions(), replace(vectors_only, **ACTIONS["gaussian"]), torch.float32)
     features = network.features(torch.zeros(50, 0, 0, 0, dtype=torch.uint8), torch.randn(50, VECTOR))
     means, log_deviations = network.policy_head(features).split(2, -1)
     assert means.abs().max() < 0.1 and means.std() > 0

@@ -13,7 +13,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict
 
-from agents.network import ActorCritic, make_network
+from agents.network import ActorCritic
 from agents.optimizer import ScheduledOptimizer
 from agents.torsos.make_torso import Observed, make_torso, observation_space
 from agents.torsos.own_torso import network_source, note_on_source
@@ -86,7 +86,7 @@ def test_it_works_like_any_other_network(
     write_module: WriteModule, parts: str, lstm_size: int, dtype: torch.dtype
 ) -> None:
     layout = replace(PICTURES, **PARTS[parts], lstm_size=lstm_size)
-    network = make_network(NetworkOptions(network=write_module(TORSO)), layout, dtype)
+    network = ActorCritic(NetworkOptions(network=write_module(TORSO)), layout, dtype)
     bias = network.torso.get_parameter("layers.0.bias")
     assert bool((bias == 0.25).all()), "its own initialisation is kept"
     count = 6
@@ -124,7 +124,7 @@ def test_it_may_have_three_dimensional_convolutions(write_module: WriteModule) -
         return Torso()
     """
     layout = replace(PICTURES, **PARTS["picture"])
-    network = channels_last(make_network(NetworkOptions(network=write_module(code)), layout, torch.float32))
+    network = channels_last(ActorCritic(NetworkOptions(network=write_module(code)), layout, torch.float32))
     assert network.torso.get_parameter("flat.weight").is_contiguous(memory_format=torch.channels_last)
     assert network.torso.get_parameter("over_time.weight").is_contiguous()
 
@@ -228,7 +228,7 @@ def make_torso(space):
 def test_a_run_can_save_any_weights_and_infinite_buffers(write_module: WriteModule, optimizer: str) -> None:
     """Without use as in a classifier whose last layer is left out, of double precision, the mask of an attention."""
     layout = replace(PICTURES, **PARTS["vector"])
-    network = make_network(NetworkOptions(network=write_module(WITH_A_REST)), layout, torch.float32)
+    network = ActorCritic(NetworkOptions(network=write_module(WITH_A_REST)), layout, torch.float32)
     made = ScheduledOptimizer(network, OptimizerOptions(optimizer=optimizer), 100)
     logits, values = export.reference(network, (torch.randn(6, layout.vector_size),))
     (logits.sum() + values.sum()).backward()  # type: ignore[no-untyped-call]

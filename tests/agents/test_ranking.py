@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agents.network import ActorCritic, make_network
+from agents.network import ActorCritic
 from agents.ranking import NetworkRanking, RandomRanking, evenly_spaced
 from option_flags import NetworkOptions
 from options.replay_options import ReplaySpec
@@ -33,7 +33,7 @@ every_distance = pytest.mark.parametrize("distance", DISTANCES, ids=lambda d: "-
 
 def network_of(seed: int = 0, dtype: torch.dtype = torch.float32) -> ActorCritic:
     torch.manual_seed(seed)
-    network = make_network(NetworkOptions(network="impala_shallow"), LAYOUT, dtype)
+    network = ActorCritic(NetworkOptions(network="impala_shallow"), LAYOUT, dtype)
     torch.nn.init.normal_(network.policy_head.weight)
     return network
 

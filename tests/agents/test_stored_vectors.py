@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agents.learner import Learner
-from agents.network import ActorCritic, make_network
+from agents.network import ActorCritic
 from agents.ranking import NetworkRanking
 from option_flags import NetworkOptions, OptimizerOptions
 from options.replay_options import ReplaySpec
@@ -66,7 +66,7 @@ def unrolls(layout: UnrollLayout) -> Rows:
 
 def network_of(layout: UnrollLayout) -> ActorCritic:
     torch.manual_seed(0)
-    network = make_network(NetworkOptions(), layout, torch.float32)
+    network = ActorCritic(NetworkOptions(), layout, torch.float32)
     torch.nn.init.normal_(network.policy_head.weight, std=0.3)
     return network
 

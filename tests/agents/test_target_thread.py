@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agents.learner import Learner
-from agents.network import make_network
+from agents.network import ActorCritic
 from option_flags import NetworkOptions, OptimizerOptions
 from tests.agents.learners import LAYOUT, make_batch
 from tests.agents.test_impact import IMPACT
@@ -16,7 +16,7 @@ from tests.agents.test_impact import IMPACT
 
 def impact_learner(precision: torch.dtype = torch.float32) -> Learner:
     torch.manual_seed(0)
-    network = make_network(NetworkOptions(network="impala_shallow"), LAYOUT, precision)
+    network = ActorCritic(NetworkOptions(network="impala_shallow"), LAYOUT, precision)
     return Learner(network, LAYOUT, IMPACT, OptimizerOptions(), 100, torch.device("cpu"))
 
 

@@ -8,7 +8,7 @@ import torch
 
 from agents.heads import PopArtValueHead
 from agents.learner import Learner
-from agents.network import make_network
+from agents.network import ActorCritic
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from tests.agents.learners import ALL_TERMS, LAYOUT, make_batch, make_learner, reported
 
@@ -29,7 +29,7 @@ def head_with(unit: float, centre: float) -> PopArtValueHead:
 
 def popart_learner(loss: LossOptions = ALL_TERMS) -> Learner:
     torch.manual_seed(0)
-    network = make_network(NetworkOptions(network="impala_shallow", popart=True), LAYOUT, torch.float32)
+    network = ActorCritic(NetworkOptions(network="impala_shallow", popart=True), LAYOUT, torch.float32)
     options = OptimizerOptions(optimizer="adam", lr=1e-3, lr_warmup_updates=0)
     return Learner(network, LAYOUT, loss, options, 100, torch.device("cpu"))
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.network import ActorCritic, make_network
+from agents.network import ActorCritic
 from agents.ranking import NetworkRanking
 from agents.spaces import make_unroll_layout
 from machine.device import choose_precision
@@ -87,7 +87,7 @@ def compare_rankings(url: str) -> None:
     checkpoint = find_checkpoint(url)
     config = Config.from_flags(checkpoint.options)
     layout = make_unroll_layout(config, make_atari)
-    network = make_network(config.network, layout, choose_precision(config.run.precision, torch.device("cpu")))
+    network = ActorCritic(config.network, layout, choose_precision(config.run.precision, torch.device("cpu")))
     network.load_state_dict(checkpoint.content["learner"]["network"])
     rows = saved_rows(checkpoint, config, layout)
     rng = np.random.default_rng(0)

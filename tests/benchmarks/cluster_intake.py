@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from cluster.cluster_actors import SLOTS
 from cluster.rounds import Arrived, RoundIntake, RoundSlots, longest_round, pack_round
@@ -81,7 +81,7 @@ def intake_for(seconds: float, child: Child, intake: RoundIntake, mix: BatchMix)
 
 
 def make_mix(config: Config, layout: UnrollLayout) -> BatchMix:
-    network = make_network(config.network, layout, torch.float32)
+    network = ActorCritic(config.network, layout, torch.float32)
     replays = make_replays(config.replay, layout, np.random.SeedSequence(0), network, planned_updates=10**9)
     return BatchMix(replays, layout)
 

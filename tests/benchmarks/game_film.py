@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from agents.acting import Actor, flat_weights
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from evaluation.film import FRAMES_PER_SECOND, Picture
 from evaluation.logged_game import LoggedGame, Replay
@@ -52,7 +52,7 @@ def play(config: Config, environment: EnvironmentOptions, checkpoint: Checkpoint
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     layout = make_unroll_layout(config, make_atari)
-    network = make_network(config.network, layout, choose_precision(config.run.precision, torch.device("cpu")))
+    network = ActorCritic(config.network, layout, choose_precision(config.run.precision, torch.device("cpu")))
     network.load_saved(checkpoint.content["learner"]["network"])
     actor = Actor(network)
     actor.load(flat_weights(network))

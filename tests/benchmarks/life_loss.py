@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from evaluation.parallel_games import GameResult, GameSeries, ParallelGames, evaluation_options, slots_for
 from machine.device import choose_precision
@@ -60,7 +60,7 @@ def returns_of(run: str, treatment: str, games: int) -> list[float]:
     config = Config.from_flags({**checkpoint.played_options, "op_mode": "test", "load_model_url": run})
     layout = make_unroll_layout(config, make_environment)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
-    network = make_network(config.network, layout, precision)
+    network = ActorCritic(config.network, layout, precision)
     network.load_saved(checkpoint.content["learner"]["network"])
     whole_games = evaluation_options(config.environment)
     kind, options = {

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor
-from agents.network import ActorCritic, make_network
+from agents.network import ActorCritic
 from option_flags import Config
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
@@ -33,5 +33,5 @@ def record(rollout: Rollout, layout: UnrollLayout, environments: int, unrolls: i
 def record_untrained(config: Config, layout: UnrollLayout, precision: torch.dtype, unrolls: int) -> Rows:
     """Record `unrolls` unrolls with an untrained network, which plays like a random policy."""
     environments = min(unrolls, 8)
-    network = make_network(config.network, layout, precision)
+    network = ActorCritic(config.network, layout, precision)
     return record(make_rollout(config, layout, network, environments), layout, environments, unrolls)[:unrolls]

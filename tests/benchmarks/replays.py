@@ -31,7 +31,7 @@ import psutil
 import torch
 
 from agents.learner import Learner
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from machine.capacity import usable_memory
 from machine.device import choose_precision
@@ -99,11 +99,11 @@ def play(game: str, run: str | None, unrolls: int) -> Played:
     layout = make_unroll_layout(config, make_atari)
     precision = choose_precision("auto", CPU)
     torch.manual_seed(0)
-    network = make_network(config.network, layout, precision)
+    network = ActorCritic(config.network, layout, precision)
     if run is not None:
         network.load_saved(find_checkpoint(run).content["learner"]["network"])
     rows = record(make_rollout(config, layout, network, ENVIRONMENTS), layout, ENVIRONMENTS, unrolls)
-    nature = make_network(Config().network, layout, precision)
+    nature = ActorCritic(Config().network, layout, precision)
     learner = Learner(nature, layout, config.loss, config.optimizer, 10**6, CPU)
     return Played(game, "random" if run is None else "trained", config, layout, rows, learner)
 

@@ -15,7 +15,7 @@ import torch
 from agents.acting import Actor, ActorState, weight_count
 from agents.gradients import record_on_gpu
 from agents.learner import Learner
-from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput, make_network
+from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput
 from agents.spaces import make_unroll_layout
 from agents.torsos.pictures import channels_last
 from machine.device import choose_device, choose_precision, prepare_torch
@@ -78,11 +78,11 @@ class Bench:
     def network(self) -> ActorCritic:
         """The learner's network."""
         torch.manual_seed(0)
-        return make_network(self.config.network, self.layout, self.precision)
+        return ActorCritic(self.config.network, self.layout, self.precision)
 
     def workers_network(self) -> ActorCritic:
         torch.manual_seed(0)
-        return make_network(self.config.network, self.layout, self.worker_precision)
+        return ActorCritic(self.config.network, self.layout, self.worker_precision)
 
     def learner(self) -> Learner:
         config, network = self.config, self.network()

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
@@ -91,7 +91,7 @@ def worker_stages(config: Config, layout: UnrollLayout) -> list[Stage]:
     stages = []
     for name, kind in ((WORKER, Rollout), (VECTOR_WORKER, VectorRollout)):
         torch.manual_seed(0)
-        policy = LocalPolicy(Actor(make_network(config.network, layout, torch.float32)), layout, count)
+        policy = LocalPolicy(Actor(ActorCritic(config.network, layout, torch.float32)), layout, count)
         environments = [
             SeededEnvironment(make_environment(config.environment, e), e, np.random.default_rng(e))
             for e in range(count)

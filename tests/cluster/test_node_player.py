@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import flat_weights
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from cluster import node_player
 from cluster.node_player import NodePlayer, PlayerSpec
@@ -29,7 +29,7 @@ SPEC = PlayerSpec(CONFIG, make_catch, LAYOUT, resume_count=0, code={})
 
 
 def weights() -> NDArray[Any]:
-    return flat_weights(make_network(CONFIG.network, LAYOUT, torch.float32)).numpy()
+    return flat_weights(ActorCritic(CONFIG.network, LAYOUT, torch.float32)).numpy()
 
 
 def with_player(use: Callable[[NodePlayer], Awaitable[None]]) -> None:

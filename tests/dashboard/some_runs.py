@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import described_spaces, make_unroll_layout
 from option_flags import Config
 from run_files.checkpoint import checkpoint_name, write_checkpoint
@@ -129,7 +129,7 @@ def write_policy(folder: Path, make_environment: MakeWatchedEnvironment, updates
     config = Config.from_flags({"seed": 5, "precision": "float32", **flags})
     layout = make_unroll_layout(config, make_environment)
     torch.manual_seed(updates)
-    network = make_network(config.network, layout, torch.float32)
+    network = ActorCritic(config.network, layout, torch.float32)
     network.policy_head.weight.data *= 300  # a policy that depends on all that the network knows
     path = folder / "checkpoints" / checkpoint_name(updates)
     path.parent.mkdir(parents=True, exist_ok=True)

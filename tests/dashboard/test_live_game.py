@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from agents.acting import Actor
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import described_spaces, make_unroll_layout
 from dashboard.children import MOST_AT_ONCE, Call, PageChild
 from dashboard.live_game import GamePlayer
@@ -69,7 +69,7 @@ def test_the_live_game_is_the_game_of_a_test(tmp_path: Path, lstm: bool) -> None
         values += [value for _, value in picture.values]
 
     config = Config.from_flags(flags)
-    network = make_network(config.network, make_unroll_layout(config, make_catch), torch.float32)
+    network = ActorCritic(config.network, make_unroll_layout(config, make_catch), torch.float32)
     layout = make_unroll_layout(config, make_catch)
     network.load_saved(find_checkpoint(str(tmp_path)).content["learner"]["network"])
     environment = evaluation_options(config.environment)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from agents.network import ActorCritic, make_network
+from agents.network import ActorCritic
 from agents.spaces import described_spaces, make_unroll_layout
 from evaluation import export
 from evaluation.exported_policy import ExportedPolicy, exported
@@ -33,7 +33,7 @@ def write_agent(folder: Path, **options: Any) -> Path:
     torch.manual_seed(0)
     config = Config.from_flags({**SMALL, **options})
     layout = make_unroll_layout(config, make_environment)
-    network = make_network(config.network, layout, torch.float32)
+    network = ActorCritic(config.network, layout, torch.float32)
     torch.nn.init.normal_(network.policy_head.weight)
     torch.nn.init.uniform_(network.background, 0, 255)
     learner = some_learner(network.state_dict(), 1)
@@ -67,7 +67,7 @@ def test_the_example_plays_other_environments(
 ) -> None:
     config = Config.from_flags({"env": env, "network": network})
     layout = make_unroll_layout(config, make_environment)
-    learner = some_learner(make_network(config.network, layout, torch.float32).state_dict(), 1)
+    learner = some_learner(ActorCritic(config.network, layout, torch.float32).state_dict(), 1)
     parts = {"options": config.flags(), "action_count": layout.action_count, "spaces": described_spaces(layout)}
     path = tmp_path / "run" / "checkpoints" / "checkpoint_0000000001.pt"
     path.parent.mkdir(parents=True)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from agents.acting import flat_weights, weight_count
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameLog, GameResult, GameSeries
@@ -79,7 +79,7 @@ class Scene:
 
     def players(self, make_environment: MakeWatchedEnvironment) -> PlayerPool:
         layout = make_unroll_layout(CONFIG, make_slow)
-        network = make_network(CONFIG.network, layout, torch.float32)
+        network = ActorCritic(CONFIG.network, layout, torch.float32)
         weights = SharedWeights(weight_count(network))
         self.opened.append(weights)
         weights.publish(0, flat_weights(network))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from agents.acting import Actor, ActorState, flat_weights, weight_count
-from agents.network import ActorCritic, make_network
+from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from evaluation.parallel_games import (
     SLOTS,
@@ -66,7 +66,7 @@ def make_broken(options: EnvironmentOptions, seed: int, watch: Watch | None = No
 
 def network() -> ActorCritic:
     torch.manual_seed(3)
-    network = make_network(CONFIG.network, LAYOUT, torch.float32)
+    network = ActorCritic(CONFIG.network, LAYOUT, torch.float32)
     with torch.no_grad():
         network.policy_head.weight.mul_(300)  # a policy that depends on the observation
     return network
@@ -112,7 +112,7 @@ def test_in_batches_of_one_size_a_row_depends_neither_on_the_others_nor_on_its_p
     """The assumption behind SLOTS, with the networks and observations of real games."""
     layout = UnrollLayout(unroll_length=1, frame_stack=4, frame_shape=(1, 84, 84), action_count=6, lstm_size=lstm_size)
     options = replace(CONFIG.network, network=name, use_lstm=lstm_size > 0, lstm_size=max(lstm_size, 1))
-    actor = Actor(make_network(options, layout, dtype))
+    actor = Actor(ActorCritic(options, layout, dtype))
     observations = torch.randint(0, 256, (slots, 4, 84, 84), dtype=torch.uint8)
     state, uniforms = ActorState.at_start(slots, lstm_size), torch.zeros(slots)
     state.lstm_state.normal_()

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import torch
 
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import described_spaces, make_unroll_layout
 from evaluation.logged_game import LoggedGame, Replay
 from evaluation.parallel_games import GameLog, GameResult, GameSeries, evaluation_options, game_streams
@@ -49,7 +49,7 @@ def untrained(tmp_path: Path, make_environment: MakeWatchedEnvironment, flags: d
     """The folder of a run whose network is untrained."""
     config = Config.from_flags({**flags, "seed": 5, "worker_count": 7, "max_game_frames": 999})
     layout = make_unroll_layout(config, make_environment)
-    network = make_network(config.network, layout, torch.float32)
+    network = ActorCritic(config.network, layout, torch.float32)
     folder = tmp_path / "run"
     (folder / "checkpoints").mkdir(parents=True)
     content = some_content(

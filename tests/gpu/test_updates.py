@@ -11,7 +11,7 @@ import torch
 from agents.acting import flat_weights
 from agents.gradients import Recording, record_on_gpu
 from agents.learner import Learner
-from agents.network import make_network
+from agents.network import ActorCritic
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
@@ -102,7 +102,7 @@ def test_popart() -> None:
     learners = []
     for device in DEVICES:
         torch.manual_seed(0)
-        network = make_network(NetworkOptions(network="impala_shallow", popart=True), LSTM_LAYOUT, torch.float32)
+        network = ActorCritic(NetworkOptions(network="impala_shallow", popart=True), LSTM_LAYOUT, torch.float32)
         loss = dataclasses.replace(LOSSES["mean"])
         learners.append(Learner(network, LSTM_LAYOUT, loss, OPTIMIZERS[1], 100, torch.device(device)))
     assert_close_updates(learners, [make_batch(MIXED, LSTM_LAYOUT, seed) for seed in range(3)])

@@ -9,7 +9,7 @@ import torch
 
 from agents.gradients import FIRST_BATCHES, Peers
 from agents.learner import Learner
-from agents.network import make_network
+from agents.network import ActorCritic
 from learners import group as learner_group
 from learners.group import LearnerGroup
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
@@ -64,7 +64,7 @@ def make_torso(space: Any) -> torch.nn.Module:
 def updates(case: Case, peers: Peers | None = None, rank: int = 0, size: int = 1) -> Updates:
     """Some updates with each `size`-th unroll of the batches."""
     torch.manual_seed(0)
-    network = make_network(NetworkOptions(network=case.network, popart=case.popart), case.layout, torch.float32)
+    network = ActorCritic(NetworkOptions(network=case.network, popart=case.popart), case.layout, torch.float32)
     torch.nn.init.normal_(network.policy_head.weight, std=0.2)  # a policy that depends on the state
     learner = Learner(network, case.layout, case.loss, case.optimizer, 100, torch.device("cpu"))
     if peers is not None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.network import make_network
+from agents.network import ActorCritic
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
 from tests.training.some_run import some_run
@@ -29,7 +29,7 @@ def test_candidates_are_ranked_by_the_weights_after_the_latest_update(tmp_path: 
         seed=1, batch_size=4, caching=caching, replay_parameters=json.dumps([replay]), training_fill_in_factor=1.0
     )
     torch.manual_seed(0)
-    first = make_network(config.network, LAYOUT, torch.float32)
+    first = ActorCritic(config.network, LAYOUT, torch.float32)
     torch.nn.init.orthogonal_(first.policy_head.weight)
     second = deepcopy(first)
     torch.nn.init.orthogonal_(second.policy_head.weight)

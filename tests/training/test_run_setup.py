@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.cuda._utils import _get_device_index
 
-from agents.network import make_network
+from agents.network import ActorCritic
 from learners.group import OneLearner
 from learners.rank import LearnerRank
 from machine import device as devices
@@ -273,5 +273,5 @@ def test_only_the_first_learner_checks_where_reports_go(monkeypatch: pytest.Monk
 def test_updates_are_recorded_where_they_can_be(flags: dict[str, Any], device: str, recorded: bool) -> None:
     config = Config().replace_flags(**flags)
     layout = replace(CATCH, frame_stack=2, frame_shape=(1, 20, 20))
-    network = make_network(config.network, layout, torch.float32)
+    network = ActorCritic(config.network, layout, torch.float32)
     assert records_updates(config, torch.device(device), network) == recorded

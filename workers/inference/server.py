@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor, ActorState
-from agents.network import make_network
+from agents.network import ActorCritic
 from machine.device import padded_size, prepare_torch
 from machine.system_settings import use_one_thread
 from option_flags import NetworkOptions
@@ -101,7 +101,7 @@ class InferenceServer:
     def run(self, learner: Connection) -> None:
         use_one_thread()
         prepare_torch(self.device, self.lockstep)
-        network = make_network(self.network, self.rows.layout, self.compute_dtype).to(self.device)
+        network = ActorCritic(self.network, self.rows.layout, self.compute_dtype).to(self.device)
         actor = Actor(network)
         newest = NewestWeights(self.weights, actor, self.device)
         policy = BatchedPolicy(actor, self.rows, self.device, self.pad)

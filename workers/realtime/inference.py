@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor, ActorState, Decision
-from agents.network import make_network
+from agents.network import ActorCritic
 from machine.system_settings import use_one_thread
 from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
 from processes.child import Work
@@ -60,7 +60,7 @@ class InferenceProcess:
         """
         use_one_thread()
         latency = self.setup.latency
-        actor = Actor(make_network(self.setup.network, self.setup.layout, self.setup.compute_dtype))
+        actor = Actor(ActorCritic(self.setup.network, self.setup.layout, self.setup.compute_dtype))
         newest = NewestWeights(self.setup.weights, actor, torch.device("cpu"))
         games = slice(0, self.rows.environments)
         request = self.rows.request_layout.arrays(self.rows.requests[self.index, games])

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor
-from agents.network import make_network
+from agents.network import ActorCritic
 from machine.capacity import usable_cores, usable_memory
 from machine.process_memory import PART_OF_FREE, format_bytes
 from option_flags import Config, RealtimeOptions
@@ -134,7 +134,7 @@ def inference_times(config: Config, layout: UnrollLayout, games: int, compute_dt
     """The CPU seconds of some inferences of the network for so many games."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in an inference process
-    actor = Actor(make_network(config.network, layout, compute_dtype))
+    actor = Actor(ActorCritic(config.network, layout, compute_dtype))
     inputs = PolicyInputs.at_start(games, layout)
     times = []
     for _ in range(MEASURED_INFERENCES):

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from agents.acting import Actor, flat_weights, weight_count
-from agents.network import ActorCritic, make_network
+from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from machine.machine_setup import Machine
 from option_flags import Config
@@ -51,7 +51,7 @@ class ServerThread:
     def __init__(self, lstm_size: int, lockstep: bool, workers: int, padding: int, device: torch.device) -> None:
         torch.manual_seed(0)
         self.layout = UnrollLayout(7, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
-        self.network = with_strong_preferences(make_network(OPTIONS, self.layout, torch.float32))
+        self.network = with_strong_preferences(ActorCritic(OPTIONS, self.layout, torch.float32))
         self.weights = SharedWeights(weight_count(self.network))
         self.weights.publish(0, flat_weights(self.network))
         self.rows = InferenceRows(self.layout, workers, ENVIRONMENTS)
@@ -82,7 +82,7 @@ class ServerThread:
 
     def local(self) -> LocalPolicy:
         """A worker's own copy of the policy."""
-        actor = Actor(make_network(OPTIONS, self.layout, torch.float32))
+        actor = Actor(ActorCritic(OPTIONS, self.layout, torch.float32))
         newest = NewestWeights(self.weights, actor, CPU_DEVICE)
         return LocalPolicy(actor, self.layout, ENVIRONMENTS, newest.load)
 
@@ -227,7 +227,7 @@ def test_the_server_counts_its_processor_time() -> None:
 def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path) -> None:
     config = catch_config(tmp_path, inference="learner", envs_per_worker=3, network="impala_shallow")
     layout = make_unroll_layout(config, make_catch)
-    network = make_network(config.network, layout, torch.float32)
+    network = ActorCritic(config.network, layout, torch.float32)
     weights = SharedWeights(weight_count(network))
     weights.publish(0, flat_weights(network))
     times, announced = WorkerTimes(2), list[str]()

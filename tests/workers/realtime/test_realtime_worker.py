@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import flat_weights, weight_count
-from agents.network import make_network
+from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from machine.machine_setup import Machine
 from option_flags import Config
@@ -48,7 +48,7 @@ class Learner:
     def __init__(self, fork_server: ForkServer, processes: int, **options: Any) -> None:
         config = Config.from_flags({**OPTIONS, **options})
         self.layout: UnrollLayout = make_unroll_layout(config, make_atari)
-        network = make_network(config.network, self.layout, torch.float32)
+        network = ActorCritic(config.network, self.layout, torch.float32)
         self.weights = SharedWeights(weight_count(network))
         self.weights.publish(3, flat_weights(network))
         self.slots = SharedArray((1, 2, GAMES, self.layout.nbytes))
