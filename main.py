@@ -7,7 +7,7 @@ if __name__ == "__main__":  # not in worker processes, which import this file to
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from learners.rank import SILENCE_FACTOR, learner_rank
@@ -57,7 +57,8 @@ def run(arguments: Sequence[str]) -> int:
     # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
     config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
     if rank is None and given.get("console") != "off":
-        print(first_line(given, config), flush=True)  # at once: what is imported next takes seconds
+        with suppress(OSError):  # of a pipe without a reader, or a full disk: training goes on
+            print(first_line(given, config), flush=True)  # at once: what is imported next takes seconds
     # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
     # processes, which import this file too, need less memory.
     from agents.spaces import suited_settings

@@ -121,7 +121,6 @@ class ChartCard:
     """A chart with its title and buttons."""
 
     def __init__(self, title: str, options: ChartOptions, *, large: bool = False) -> None:
-        self._large = large
         with ui.element("section").classes("card") as self.section:
             with ui.element("div").classes("row").style("gap: 4px"):
                 ui.label(title).classes("card-title")

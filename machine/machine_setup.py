@@ -67,7 +67,8 @@ def settle_settings(config: Config, given: Mapping[str, Any], suited: str) -> tu
         suited = ATARI_GPU
     if suited == STANDARD:
         return config, []
-    return Config.from_flags({**given, "settings": suited}), [
+    learners = config.learners.learners  # --learners=0 has become a number
+    return Config.from_flags({**given, "settings": suited, "learners": learners}), [
         f"settings: {suited}, {WHAT_FOR[suited]}; --settings={STANDARD} would choose the others"
     ]
 

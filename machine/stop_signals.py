@@ -14,8 +14,8 @@ SAME_SIGNAL_SECONDS = 0.5  # a second signal within this time does not count: a 
 class StopSignals:
     """Within its `with` block, signals only set attributes.
 
-    `requested`: save and stop. `stop_now`: a second signal came; skip what takes long. `save_now`: SIGUSR1 came; the
-    training loop resets it.
+    `requested`: save and stop. `stop_now`: a second signal came; skip what takes long. `save_now`: SIGUSR1 came; who
+    saves resets it.
     """
 
     def __init__(self) -> None:

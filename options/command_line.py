@@ -20,7 +20,7 @@ UNSET = "unset"  # the value that takes an inherited value of an option back, if
 ENVIRONMENTS = "--envs_per_worker is the number of environments of each worker, and --worker_count that of the workers"
 REPLACED_FLAGS = {
     "multiprocessing_backend": "workers are always spawned processes",
-    "learner_thread_count": "there is one learner; --learner_threads sets its CPU threads",
+    "learner_thread_count": "--learner_threads sets the CPU threads of the learner",
     "undefok": "unknown flags are always refused",
     # Flags of other platforms that mean something else than a flag of ours:
     "gpu": "--device=cuda, or cuda:1 for the second GPU, chooses it; without it a GPU is used if there is one",

@@ -24,7 +24,7 @@ class Kind(IntEnum):
     SLOT_FREE = 1  # learner → worker: fill the slot `index`
     SLOT_FILLED = 2  # worker → learner: the slot `index` holds whole unrolls; of a gateway, with a node and a length
     SNAPSHOT_REQUEST = 3  # learner → worker that waits for a slot: send a snapshot
-    SNAPSHOT = 4  # worker → learner: its state; learner → worker: continue from this state. Payload: plain values
+    SNAPSHOT = 4  # worker → learner: its state. Payload: plain values
     ACTION_REQUEST = 5  # worker → inference server: the rows of the group `index` hold requests
     ACTION_RESULT = 6  # inference server → worker: the rows of the group `index` hold results
     WORKER_PIPE = 7  # learner → inference server: a pipe to the worker `index` follows
@@ -43,9 +43,6 @@ class Kind(IntEnum):
     COMMAND = 19  # gateway → learner: the payload is save or stop
     RUN_STATUS = 20  # learner → gateway: the payload is the name of the run and its state in one line
     FAILED_RESETS = 21  # worker → learner: `index` resets failed and were tried again; the payload says how the latest
-
-
-UNASKED = (Kind.HEARTBEAT, Kind.FAILED_RESETS)  # from a worker, and no answer to anything
 
 
 @dataclass(slots=True)

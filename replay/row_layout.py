@@ -4,7 +4,7 @@ Below are arrays in files, which hold bytes alone, and small arrays on the devic
 """
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cache, cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -72,10 +72,6 @@ class RowLayout:
     def fingerprint(self) -> str:
         """Two layouts have the same fingerprint if and only if their fields are the same."""
         return hashlib.sha256(repr(self.fields).encode()).hexdigest()[:16]
-
-    @property
-    def field_names(self) -> Collection[str]:
-        return self._field_by_name.keys()
 
     def field(self, name: str) -> Field:
         return self._field_by_name[name]

@@ -1,4 +1,4 @@
-"""The style of all curves: colours, axes, smoothing. Importing it takes half a second, because of matplotlib."""
+"""The style of all curves: axes, smoothing. Importing it takes half a second, because of matplotlib."""
 
 from io import BytesIO
 from pathlib import Path

@@ -44,7 +44,15 @@ CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, RuntimeErr
 
 # Flags that the weights depend on, except for those of the policy head.
 NETWORK_FLAGS = (
-    *("network", "use_lstm", "lstm_size", "frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
+    *(
+        "network",
+        "network_width",
+        "use_lstm",
+        "lstm_size",
+        "frames_stacked",
+        "grayscaling_frames",
+        "frame_scale_resolution",
+    ),
     *("popart", "factored_actions"),
 )
 # What the policy is and what it observes.

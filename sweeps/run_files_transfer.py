@@ -73,15 +73,15 @@ class RunFilesTransfer:
             if path.parts[0] in self._earlier or stamp == before:
                 continue
             (self._folder / path.parent).mkdir(parents=True, exist_ok=True)
-            if path.suffix in FIGURES or path.suffix == ".txt" or "tfevents" in path.name:
-                with (self._folder / name).open("ab") as file:
-                    self._copy(name, file, 0 if before is None else before.size, stamp.size)
-            else:
-                try:
+            try:
+                if path.suffix in FIGURES or path.suffix == ".txt" or "tfevents" in path.name:
+                    with (self._folder / name).open("ab") as file:
+                        self._copy(name, file, 0 if before is None else before.size, stamp.size)
+                else:
                     self._copy_whole(name, stamp)
-                except FileChangedError:
-                    changed = True
-                    continue
+            except FileChangedError:
+                changed = True
+                continue
             self._copied[name] = stamp
         if not changed:
             self._remove_old_checkpoints(files)

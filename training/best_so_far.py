@@ -1,11 +1,12 @@
 """The best policy so far, by the mean return of training games and by that of evaluations."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-from run_files.checkpoint import Checkpoint
+from run_files.checkpoint import Checkpoint, InvalidCheckpointError, read_checkpoint
 from run_files.metrics import EVALUATIONS, last_report
-from run_files.run_folder import CHECKPOINTS
+from run_files.run_folder import BEST, CHECKPOINTS
 
 MIN_GAMES = 20  # games that a best mean return needs, or a full window where the window is smaller
 
@@ -21,9 +22,16 @@ class BestSoFar:
 
     @classmethod
     def of_parent(cls, parent: Checkpoint, eval_period: int) -> Self:
-        """The best results of the parent. `eval_period` is that of the resumed run."""
+        """The best results of the parent, whose best files may be newer than the checkpoint that is resumed.
+
+        `eval_period` is that of the resumed run.
+        """
         progress = parent.content["progress"]
-        best = cls(*(_number(progress[name]) for name in ("best_return_mean", "best_return_steps", "best_eval_mean")))
+        best = cls(eval_mean=_number(progress["best_eval_mean"]))
+        with suppress(InvalidCheckpointError):  # there is none, or it is damaged: the next one is the best
+            kept = read_checkpoint(parent.path.parent / BEST)
+            best.return_mean = _number(kept.content["progress"]["best_return_mean"])
+            best.return_steps = kept.agent_steps
         evaluation = _last_evaluation(parent)  # it may be newer than the checkpoint
         best.eval_mean = evaluation.get("best_eval_return_mean", best.eval_mean)
         best.evaluated_steps = min(evaluation.get("agent_steps", int(progress["evaluated_steps"])), parent.agent_steps)

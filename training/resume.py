@@ -261,7 +261,11 @@ def saved_games(parent: Checkpoint, config: Config, worker_count: int) -> dict[s
     if in_flight is None or not config.run.reproducible or parent.config.environment != config.environment:
         return None
     snapshots = in_flight["snapshots"]
-    same_workers = len(snapshots) == worker_count and len(snapshots[0]["seats"]) == config.workers.envs_per_worker
+    same_workers = (
+        len(snapshots) == worker_count
+        and len(snapshots[0]["seats"]) == config.workers.envs_per_worker
+        and parent.config.workers.exploring_share == config.workers.exploring_share
+    )
     return in_flight if same_workers else None
 
 

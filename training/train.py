@@ -113,7 +113,7 @@ def start_actors(run: Run) -> Actors:
     """
     logs = run.folder / LOGS
     setup = PlaySetup(run.part, run.make_environment, run.layout, run.machine, run.resume.count, logs)
-    saved = run.resume.in_flight
+    saved, run.resume.in_flight = run.resume.in_flight, None
     with refusing_foreign_content(None if saved is None else run.resume.parent):
         return make_actors(setup, run.learner.network, run.learner.updates, run.announce, saved)
 

@@ -140,7 +140,7 @@ class Rollout:
     def snapshot(self) -> dict[str, Any]:
         """The environments and the policy's inputs, in plain values and bytes."""
         return {
-            "seats": [environment.snapshot() for environment in self._environments],  # the key in existing checkpoints
+            "seats": [environment.snapshot() for environment in self._environments],
             **({"observations": self._stacks.tobytes()} if self._stacks.size else {}),
             **({"vectors": self._vectors.tobytes()} if self._vectors.size else {}),
             "lstm_state": self._state.lstm_state.tolist(),
