@@ -251,7 +251,10 @@ def _label(overrides: Mapping[str, Any]) -> str:
     for name, value in overrides.items():
         entries = value if isinstance(value, list) else []
         types = [str(entry.get("type")) for entry in entries if isinstance(entry, dict)]
-        parts.append("+".join(types) if types else f"{name}={value}")
+        if name == "flagfile":  # the name of the file tells more than its folder
+            parts.append(Path(str(value)).stem)
+        else:
+            parts.append("+".join(types) if types else f"{name}={value}")
     return "_".join(parts)
 
 

@@ -138,7 +138,7 @@ def test_texts_that_are_not_whole_numbers_are_refused(text: str) -> None:
         ),
         (
             ["--learner_thread_count", "2"],
-            "--learner_thread_count has no meaning here: there is one learner; --learner_threads sets its CPU threads.",
+            "--learner_thread_count has no meaning here: --learner_threads sets the CPU threads of the learner.",
         ),
         (["--undefok=foo", "--foo"], "--undefok has no meaning here: unknown flags are always refused."),
         (

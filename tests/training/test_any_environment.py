@@ -98,7 +98,7 @@ def test_another_kind_of_observation_or_action_is_refused_in_one_sentence(tmp_pa
             score_checkpoint(test, other, checkpoint)
     tuned = {"load_weights_only": True, "environment_max_steps": 800}
     with pytest.raises(
-        UsageError, match=r"^--load_weights_only: .* other observations .*\(frame_stack is 2 instead of 0"
+        UsageError, match=r"^--load_weights_only: .* other observations .*\(frame_stack is 1 instead of 0"
     ):
         resume_run(first, others[1], **tuned)
     resume_run(first, more_actions, **tuned)

@@ -25,7 +25,7 @@ class Run:
     def __init__(self, period: int) -> None:
         config = Config.from_flags({"environment_max_steps": 1000, "report_period": period})
         self.progress = some_progress()
-        self.learner = SimpleNamespace(updates=0)
+        self.learner = SimpleNamespace(updates=0, weights_checksum=lambda: 0)
         self.written: list[dict[str, Any]] = []
         self.shown: list[Status] = []
         self.load = LOAD

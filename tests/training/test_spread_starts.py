@@ -16,7 +16,7 @@ UNROLL = 20
 @pytest.mark.parametrize(("flags", "games"), [([], 3 * ENVIRONMENTS), (["--spread_starts"], 2 * ENVIRONMENTS)])
 def test_only_the_first_episode_of_each_environment_is_cut(tmp_path: Path, flags: list[str], games: int) -> None:
     words = [
-        "--env=Pendulum-v1",
+        *("--env=Pendulum-v1", "--settings=standard"),
         "--worker_count=1",
         f"--envs_per_worker={ENVIRONMENTS}",
         "--batch_size=4",
