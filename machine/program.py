@@ -26,6 +26,9 @@ def run_program(main: Main) -> NoReturn:
 
     Python's own exit takes a second, in which a signal could change the exit code.
     """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by whoever has started this program
+            setattr(sys, name, Path(os.devnull).open(mode))
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a question mark for a character that the terminal lacks
     try:

@@ -100,7 +100,7 @@ class Search(Sweep):
                 self.runs.append(run)
                 return run
             except (UsageError, LookupError) as why:
-                error = str(why)
+                error = str(why) if isinstance(why, UsageError) else "a kill came while its values were drawn"
                 self._trial(trial.number).set_user_attr(ERROR, error)
                 self._study.tell(trial.number, state=TrialState.FAIL)
         self._refused[name] = error

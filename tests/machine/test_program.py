@@ -31,6 +31,13 @@ def test_a_stream_without_a_character_gets_a_question_mark(program: str) -> None
     assert (ran.stdout, ran.stderr) == (b"84 ? 84\n", b"")
 
 
+@pytest.mark.parametrize("stream", ["0<", "1>", "2>"])
+def test_a_closed_stream_does_not_end_the_program(stream: str) -> None:
+    program = "from machine.program import run_program; run_program(lambda words: print('done') or 7)"
+    command = ["sh", "-c", f'exec "$0" -c "$1" {stream}&-', sys.executable, program]
+    assert subprocess.run(command, cwd=ROOT, check=False, timeout=100).returncode == 7
+
+
 @pytest.mark.parametrize(("activated", "word"), [(True, "python"), (False, ".venv/bin/python")])
 def test_a_printed_command_names_the_python_that_runs_it(
     activated: bool, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
