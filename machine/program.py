@@ -28,7 +28,7 @@ def run_program(main: Main) -> NoReturn:
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by whoever has started this program
-            setattr(sys, name, Path(os.devnull).open(mode))
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # for as long as the program runs
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a question mark for a character that the terminal lacks
     try:
