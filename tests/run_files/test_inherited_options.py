@@ -1,15 +1,17 @@
 """What a run or a test takes over from a checkpoint, and command lines that do not go with it."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from option_flags import Config
+from option_flags import Config, NetworkOptions
 from options.presets import merged
 from options.rules import UsageError
 from run_files.checkpoint import Checkpoint
 from run_files.inherited_options import inherited_options
+from tests.options.other_values import OTHER_VALUES
 from tests.run_files.some_checkpoint import some_content
 
 RESUMED = {"op_mode": "train_w_load"}
@@ -28,6 +30,14 @@ def test_a_resumed_run_a_test_and_a_run_from_weights_inherit_what_is_theirs() ->
     resumed, tested, new = (inherited_options(checkpoint, given) for given in (RESUMED, TESTED, WEIGHTS))
     assert resumed["gamma"] == 0.5 and "gamma" not in tested and "gamma" not in new
     assert resumed["use_lstm"] and tested["use_lstm"] and new["use_lstm"]
+
+
+def test_a_run_from_weights_inherits_every_option_of_the_network() -> None:
+    """But for the size of the features that replays compare, which the weights do not depend on."""
+    names = {item.name for item in fields(NetworkOptions)} - {"feature_out_layer_size"}
+    others = {name: OTHER_VALUES[name] for name in names}
+    new = inherited_options(saved(**others), WEIGHTS)
+    assert {name: new[name] for name in names} == others
 
 
 @pytest.mark.parametrize(("env", "other"), [(CARTPOLE, PONG), (PONG, CARTPOLE), (PONG, "QbertNoFrameskip-v4")])
