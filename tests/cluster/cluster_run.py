@@ -2,45 +2,28 @@
 
 import os
 import signal
-import subprocess
-import sys
-import threading
 import time
 from pathlib import Path
 
 import psutil
 
 from run_files.metrics import read_metrics
-from tests.cluster.some_nodes import ROOT, SomeNodes
+from tests.cluster.followed_program import FollowedProgram
+from tests.cluster.some_nodes import SomeNodes
 
 CATCH_PROGRAM = ("-m", "tests.cluster.catch_main")
 
 
-class ClusterRun:
+class ClusterRun(FollowedProgram):
     """Starts the run, and follows what it prints."""
 
     def __init__(self, nodes: SomeNodes, results: Path, *flags: str, program: tuple[str, ...] = CATCH_PROGRAM) -> None:
         """`program` are the first words after `python`; by default, the run trains Catch."""
-        self.lines: list[str] = []
         self._nodes = nodes
         self._results = results
         self._before = set(results.iterdir()) if results.exists() else set()
         flags = (f"--cluster={nodes.address}", f"--results_dir={results}", *flags)
-        self.process = subprocess.Popen(
-            [sys.executable, *program, *flags],
-            cwd=ROOT,
-            env=nodes.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    @property
-    def output(self) -> str:
-        return "".join(self.lines)
+        super().__init__([*program, *flags], nodes.environment)
 
     @property
     def folder(self) -> Path:
@@ -56,7 +39,7 @@ class ClusterRun:
                 place += 1
                 if words in self.lines[place - 1]:
                     return place
-            if self.process.poll() is not None and not self._reader.is_alive() and place == len(self.lines):
+            if self.process.poll() is not None and not self.reader.is_alive() and place == len(self.lines):
                 break
             time.sleep(0.02)
         raise AssertionError(f"{words!r} was not printed:\n{self.output}")
@@ -91,22 +74,9 @@ class ClusterRun:
 
     def finish(self, seconds: float = 120.0) -> str:
         self.process.wait(seconds)
-        self._reader.join(10)
+        self.reader.join(10)
         assert self.process.returncode == 0 and "Traceback" not in self.output, self.output
         return self.output
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self._reader.join(10)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line)
 
 
 def has_loaded_ray(process: psutil.Process) -> bool:

@@ -1,22 +1,20 @@
 """A sweep on a cluster, in a process of its own: multi_train.py with a fake main.py."""
 
-import os
 import signal
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.sweeps.fake_sweeps import FAKE, ROOT, command
+from tests.cluster.followed_program import FollowedProgram
+from tests.sweeps.fake_sweeps import FAKE, command
 from tests.sweeps.some_nodes import NodesWithFolders
 
 CPUS = ["--worker_count=1", "--learner_threads=1"]
 
 
-class ClusterSweep:
+class ClusterSweep(FollowedProgram):
     """Starts the sweep, and follows what it prints."""
 
     def __init__(
@@ -29,21 +27,7 @@ class ClusterSweep:
         arguments = [*own, steps, f"--cluster={nodes.address}", "--job_cpus=2", *CPUS, *others]
         main = f"multi_train.main({arguments}, pathlib.Path({str(program)!r}))"
         code = f"import multi_train, pathlib, sys; sys.exit({main})"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            cwd=ROOT,
-            env={**nodes.environment, "PYTHONUNBUFFERED": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    @property
-    def output(self) -> str:
-        return "".join(self.lines)
+        super().__init__(["-c", code], {**nodes.environment, "PYTHONUNBUFFERED": "1"})
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -54,7 +38,7 @@ class ClusterSweep:
             code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it does not end:\n{self.output}") from None
-        self._reader.join(5)
+        self.reader.join(5)
         return code
 
     def wait_for(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
@@ -63,19 +47,6 @@ class ClusterSweep:
             if time.monotonic() > deadline or self.process.poll() is not None:
                 raise AssertionError(f"it did not come to that:\n{self.output}")
             time.sleep(0.05)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self._reader.join(5)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line)
 
 
 def metrics_lines(job: Path) -> int:
