@@ -17,7 +17,7 @@ from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, given_flags
 from options.presets import STANDARD, merged
 from options.rules import counted
-from processes.failures import RunFailedError
+from processes.pool import RunFailedError
 from wrappers.any_environment.faults import EnvironmentFaultError
 
 USAGE = """\

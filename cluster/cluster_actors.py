@@ -94,7 +94,7 @@ class GatewayProcess:
             elif event.kind == Kind.HEARTBEAT:
                 if self.is_connected:
                     # It has worked for a while: only failures of a start count as failures in a row.
-                    self._member.history.failures = 0
+                    self._member.failures = 0
                     continue
                 self.is_connected = True
                 if self._unreachable:

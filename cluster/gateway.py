@@ -16,7 +16,7 @@ from cluster.node_link import NodeLink, Players
 from cluster.nodes import connect, send_by_value, unique_name
 from cluster.run_state import COMMAND_SECONDS, RunState
 from options.rules import counted
-from processes.inside import HEARTBEAT_SECONDS, beat
+from processes.inside import HEARTBEAT_SECONDS
 from processes.messages import Kind, Message, receive, send
 
 NODES_SECONDS = 1.0  # between two looks at the nodes of the cluster
@@ -93,10 +93,7 @@ class GatewayLoop:
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            try:
-                beat(self._connection)
-            except OSError:
-                self._closed.set()
+            self._send(Kind.HEARTBEAT)
             self._distribute()  # a node may have become silent
 
     def _tell(self, kind: Kind, payload: Any) -> None:

@@ -13,10 +13,9 @@ from evaluation.parallel_games import GameResult, GameSeries, ParallelGames
 from evaluation.realtime_games import play_in_real_time
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import NetworkOptions, RealtimeOptions
-from processes.failures import WorkersFailedError
 from processes.inside import Heartbeat
 from processes.messages import Kind, receive, send
-from processes.pool import ChildPool, Ended, Member
+from processes.pool import ChildPool, Ended, Member, WorkersFailedError
 from replay.unroll_layout import UnrollLayout
 from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.realtime.inference import RealtimeSetup
@@ -124,7 +123,7 @@ class PlayerPool:
             elif event.kind == Kind.RESULT:
                 self._games[member].discard(event.payload.game)
                 member.owes -= 1
-                member.history.failures = 0
+                member.failures = 0
                 results.append(event.payload)
         self._send_games()
         return results

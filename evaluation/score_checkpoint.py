@@ -26,8 +26,7 @@ from machine.process_memory import check_processes
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError, counted
-from processes.failures import RunFailedError
-from processes.pool import ChildPool
+from processes.pool import ChildPool, RunFailedError
 from reports.console import Console, make_console
 from reports.hints import unused_in_test
 from reports.run_header import protocol_in_words

@@ -17,10 +17,9 @@ from evaluation.parallel_games import GameResult, GameSeries
 from evaluation.score_statistics import best_median_worst
 from machine.stop_signals import StopSignals
 from machine.system_settings import lower_priority, use_one_thread
-from processes.failures import WorkersFailedError
 from processes.inside import Heartbeat
 from processes.messages import Kind, send
-from processes.pool import ChildPool, Ended, Member
+from processes.pool import ChildPool, Ended, Member, WorkersFailedError
 from run_files.run_folder import VIDEOS, remove_abandoned
 
 POLL_SECONDS = 0.1

@@ -18,7 +18,7 @@ from learners.rank import SILENCE_FACTOR, STORE, LearnerRank
 from machine.device import choose_device
 from option_flags import Config
 from options.rules import UsageError
-from processes.failures import RunFailedError
+from processes.pool import RunFailedError
 
 # The dense layer after the convolutions, most of the default network, has a bucket of its own: its gradient is on its
 # way to the other learners while those of the convolutions are computed.

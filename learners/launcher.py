@@ -20,7 +20,7 @@ from learners.rank import LIFELINE, NEWS, STORE
 from machine.start import stopped_at_start
 from machine.stop_signals import STOP_SIGNALS
 from options.command_line import flag_words
-from processes.failures import RunFailedError
+from processes.pool import RunFailedError
 from run_files.checkpoint import OWN_FLAGS
 from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
 

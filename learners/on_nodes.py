@@ -29,7 +29,7 @@ from learners.node_learner import State, newest_checkpoint
 from learners.rank import LIFELINE, NEWS
 from options.command_line import flag_words
 from options.rules import UsageError
-from processes.failures import RunFailedError
+from processes.pool import RunFailedError
 
 LOST = -1  # the exit code of a learner whose node does not tell it
 CLOSE_SECONDS = 5.0

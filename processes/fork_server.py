@@ -11,7 +11,6 @@ import signal
 import socket
 import struct
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -25,7 +24,6 @@ REQUEST, ANSWER = struct.Struct("<i"), struct.Struct("<i")
 FORK = 0  # request: with open files; answer: the number of the process. Other requests are such a number, to end it,
 RUNS = 1000  # or a number with a minus, to ask for its end; the answer is its exit code, or RUNS
 MOST_FILES = 250
-LOOK_SECONDS = 0.01  # between two looks for a child that another process reaps
 
 
 class ForkServer:
@@ -42,20 +40,11 @@ class ForkServer:
             self._child = start_child(self._modules, "fork server", partial(spawn, module=__name__))
             self._requests = socket.socket(fileno=os.dup(self._child.connection.fileno()))
         try:
-            return Forked(self, self.ask(FORK, files))
+            assert self._requests is not None
+            return Forked(self._requests, _ask(self._requests, FORK, files))
         except OSError:  # it was killed; the next call starts another one
             self.close()
             raise
-
-    def ask(self, request: int, files: Sequence[int] = ()) -> int:
-        """OSError if the server has ended."""
-        if self._requests is None:
-            raise OSError(errno.ECHILD, "its fork server was killed")
-        socket.send_fds(self._requests, [REQUEST.pack(request)], files)
-        answer = self._requests.recv(ANSWER.size, socket.MSG_WAITALL)
-        if not answer:
-            raise OSError(errno.ECHILD, "its fork server was killed")
-        return int(ANSWER.unpack(answer)[0])
 
     def close(self) -> None:
         """End the server. Its children go on; they end with this process."""
@@ -68,7 +57,7 @@ class ForkServer:
 class Forked:
     """A forked child. Its server reaps it when it is asked, so its number stays its own until then."""
 
-    def __init__(self, server: ForkServer, pid: int) -> None:
+    def __init__(self, server: socket.socket, pid: int) -> None:
         self._server = server
         self.pid = pid
         self._exit_code: int | None = None
@@ -76,7 +65,7 @@ class Forked:
     def poll(self) -> int | None:
         if self._exit_code is None:
             with suppress(OSError):
-                code = self._server.ask(-self.pid)
+                code = _ask(self._server, -self.pid)
                 self._exit_code = None if code == RUNS else code
         return self._exit_code
 
@@ -88,10 +77,19 @@ class Forked:
     def wait(self, timeout: float | None = None) -> int:
         if self._exit_code is None:
             try:
-                self._exit_code = self._server.ask(self.pid)
+                self._exit_code = _ask(self._server, self.pid)
             except OSError:  # the server was killed: nobody knows how its children end
                 self._exit_code = -signal.SIGKILL
         return self._exit_code
+
+
+def _ask(server: socket.socket, request: int, files: Sequence[int] = ()) -> int:
+    """OSError if the server has ended."""
+    socket.send_fds(server, [REQUEST.pack(request)], files)
+    answer = server.recv(ANSWER.size, socket.MSG_WAITALL)
+    if not answer:
+        raise OSError(errno.ECHILD, "its fork server was killed")
+    return int(ANSWER.unpack(answer)[0])
 
 
 def main() -> None:
@@ -134,20 +132,5 @@ def _reap(request: int) -> int:
     if request > 0:
         with suppress(ProcessLookupError):
             os.kill(request, signal.SIGKILL)
-    try:
-        child, status = os.waitpid(abs(request), 0 if request > 0 else os.WNOHANG)
-    except ChildProcessError:  # a child of the server before this one, which another process reaps
-        while _exists(abs(request)):
-            if request < 0:
-                return RUNS
-            time.sleep(LOOK_SECONDS)
-        return -signal.SIGKILL
+    child, status = os.waitpid(abs(request), 0 if request > 0 else os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if child else RUNS
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

@@ -5,7 +5,6 @@ This module imports nothing slow, so that a child watches its parent before it l
 
 import faulthandler
 import os
-import selectors
 import signal
 import sys
 import threading
@@ -26,26 +25,21 @@ OUTPUT, ERRORS = 1, 2
 class Heartbeat:
     """Called after each part of the work; sends one HEARTBEAT a second at most.
 
-    None is sent while a parent that is stopped reads nothing: the pipe would fill up, and this process would wait.
+    A parent that is stopped reads none. When the pipe is full, after some minutes, this process waits for it.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._due = 0.0
 
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._due
+
     def __call__(self, index: int = 0) -> None:
-        now = time.monotonic()
-        if now >= self._due:
-            self._due = now + HEARTBEAT_SECONDS
-            beat(self._connection, index)
-
-
-def beat(connection: Connection, index: int = 0) -> None:
-    """Send a HEARTBEAT, unless the pipe is so full that this could wait."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(connection, selectors.EVENT_WRITE)
-        if selector.select(0):
-            send(connection, Kind.HEARTBEAT, index)
+        if self.is_due:
+            self._due = time.monotonic() + HEARTBEAT_SECONDS
+            send(self._connection, Kind.HEARTBEAT, index)
 
 
 def main() -> None:

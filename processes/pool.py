@@ -3,23 +3,36 @@
 Nothing is shared between them, and no lock is held, so that a child that is killed at any instruction blocks nobody.
 """
 
+import math
 import selectors
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from processes.child import Child, Work, start_child
-from processes.failures import could_not_start
 from processes.inside import HEARTBEAT_SECONDS
 from processes.messages import ChildError, Kind, Message, receive
 from processes.printed import KindsOfErrors, reason
-from processes.restarts import History, Restarts
 
+FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 5.0  # seconds between two starts of a process that keeps failing
+DEATHS_WINDOW = 600.0  # seconds over which deaths count against the budget
+FAILURES_IN_A_ROW = 5  # of one process, without success between them, that end the run
 CHECK_SECONDS = 1.0  # between two checks for processes that have ended unheard, or print too much
 MISSED_HEARTBEATS = 3  # after so many, a process counts as silent, and those that need it have to wait
 KILLS_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)  # by a user or for lack of memory: no failure of its own
+
+
+class RunFailedError(Exception):
+    """Ends the program, with a sentence for the user."""
+
+    exit_code = 1
+
+
+class WorkersFailedError(RunFailedError):
+    """Processes end again and again, or cannot be started. The message names the process and the cause."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +60,9 @@ class Member:
     owes_at_start: int = 0  # answers that a process owes as soon as it is started
     needs: "Member | None" = None  # runs only together with a process of that one
     child: Child | None = None
-    history: History = field(default_factory=History)
+    starts: int = 0  # processes so far
+    start_at: float = math.inf  # earliest time of the next start
+    failures: int = 0  # ends in a row; whoever sees a success sets it to 0
     owes: int = 0  # answers that it has not given yet; the silence limit applies while there are any
     silent_since: float = 0.0  # time of its last message, or of the first question after that
 
@@ -78,17 +93,14 @@ class ChildPool:
         self._silence = silence
         self._start_child = start
         self._clock = clock
-        self._restarts = Restarts(budget, clock)
+        self._budget = budget
+        self._deaths: deque[float] = deque()  # times within the window
+        self.restarts = 0  # replacements so far
         self._members: list[Member] = []  # those that run, and those that will
         self._selector = selectors.DefaultSelector()
         self._polled_at = clock()
         self._next_check = 0.0
         self._said = KindsOfErrors()  # of which one traceback or output has been announced
-
-    @property
-    def restarts(self) -> int:
-        """Replacements so far."""
-        return self._restarts.count
 
     def fileno(self) -> int:
         """For a wait for several things: ready when `poll` would find a message or an end."""
@@ -102,13 +114,15 @@ class ChildPool:
         try:
             self._start(member)
         except OSError as error:
-            raise could_not_start(member.name, error) from None
+            raise WorkersFailedError(
+                f"{member.name} could not be started ({error.strerror}); a smaller --worker_count would be right."
+            ) from None
         self._keep(member)
 
     def start_later(self, member: Member, seconds: float) -> None:
         """Start the first process of a member, or another one after it has ended, for a reason of the caller's."""
         self._keep(member)
-        member.history.start_at = self._clock() + seconds
+        member.start_at = self._clock() + seconds
 
     def request(self, member: Member, kind: Kind, index: int = 0, payload: Any = None) -> None:
         """Send a message that the child answers. Whoever gets the answer subtracts it from what the member owes."""
@@ -121,8 +135,15 @@ class ChildPool:
     def start_due(self) -> None:
         """Start the replacements whose time has come. `poll` does it, too, but then it waits."""
         for member in self._members:
-            if member.child is None and member.history.start_at <= self._clock():
-                self._start_if_possible(member)
+            waits = member.needs is not None and member.needs.child is None
+            if member.child is None and member.start_at <= self._clock() and not waits:
+                try:
+                    self._start(member)
+                except OSError as error:
+                    how = f"could not be started again ({error.strerror or error})"
+                    self._plan_start(member, how, from_outside=True)
+                    if self._said.is_new(f"{member.name} {how}"):
+                        self.announce(f"{member.name} {how}, and is tried again")
 
     def poll(self, timeout: float, others: Sequence[Any] = ()) -> list[Event]:
         """Start what is due, then wait up to `timeout` seconds for messages and ends.
@@ -162,15 +183,40 @@ class ChildPool:
         self._keep(member)
         if ended.with_other:
             assert member.needs is not None
-            member.history.start_at = self._clock()
+            member.start_at = self._clock()
             return
         # Once: each new process is likely to end in the same way.
         why = reason(ended.details)
         how = ended.in_words()
         if why and not self._said.is_new(f"{ended.what} {why}"):
             how = f"{ended.what}, in the same way as before: {why}"
-        self._restarts.plan(member.name, member.history, how, ended.from_outside)
+        self._plan_start(member, how, ended.from_outside)
         self.announce(f"{member.name} is replaced: it {how}")
+
+    def _plan_start(self, member: Member, how: str, from_outside: bool) -> None:
+        """Plan a replacement, later with each failure in a row.
+
+        `how` says how the process ended; `from_outside`: killed by a user or for lack of memory, which is no failure of
+        its own where a budget limits all deaths. WorkersFailedError after too many deaths or failures.
+        """
+        member.failures += 1
+        now = self._clock()
+        self._deaths.append(now)
+        while self._deaths[0] < now - DEATHS_WINDOW:
+            self._deaths.popleft()
+        saved = "" if self._budget is None else ": the run is saved and ends"
+        if self._budget is not None and len(self._deaths) > self._budget:
+            raise WorkersFailedError(
+                f"{member.name} {how}\nWithin ten minutes, processes of the run ended {len(self._deaths)} times, more "
+                f"often than --worker_restart_budget={self._budget} allows{saved}."
+            )
+        if member.failures >= FAILURES_IN_A_ROW and not (from_outside and self._budget is not None):
+            raise WorkersFailedError(
+                f"{member.name} {how}\nIt ended {member.failures} times in a row before it delivered anything{saved}."
+            )
+        self.restarts += 1
+        back_off = FIRST_BACK_OFF * 2 ** (member.failures - 2) if member.failures > 1 else 0.0
+        member.start_at = now + min(LONGEST_BACK_OFF, back_off)
 
     def end(self, member: Member, grace: float = 0.0) -> None:
         """End a member's process, if it has one; no other one follows."""
@@ -227,25 +273,12 @@ class ChildPool:
                 member.silent_since = min(now, member.silent_since + excess)
 
     def _start(self, member: Member) -> None:
-        child = self._start_child(member.make(member.history.starts), member.name)
-        member.history.starts += 1
+        child = self._start_child(member.make(member.starts), member.name)
+        member.starts += 1
         member.child = child
         member.silent_since = self._clock()
         member.owes = member.owes_at_start
         self._selector.register(child.connection, selectors.EVENT_READ, member)
-
-    def _start_if_possible(self, member: Member) -> None:
-        """Start a replacement; if the system refuses it, or the process that it needs does not run, try again later."""
-        if member.needs is not None and member.needs.child is None:
-            return
-        try:
-            self._start(member)
-        except OSError as error:
-            why = error.strerror or str(error)
-            if self._restarts.postpone(member.name, member.history, why):
-                self.announce(f"{member.name} is replaced later: it could not be started ({why})")
-        else:
-            member.history.refusals = 0
 
     def _lose(self, member: Member, events: list[Event], ended: Ended | None = None) -> None:
         """End a process, and those that need it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.spaces import described_spaces
 from agents.torsos.own_torso import network_source
-from processes.failures import RunFailedError, WorkersFailedError
+from processes.pool import RunFailedError, WorkersFailedError
 from run_files import checkpoint as files
 from run_files.replay_file import write_tensor_file
 from run_files.run_folder import BEST, CHECKPOINTS, NUMBERED_REPLAYS

@@ -13,8 +13,7 @@ from evaluation.players import PlayerPool, PlayerProcess
 from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import score_figures
 from evaluation.show_games import FilmProcesses
-from processes.failures import WorkersFailedError
-from processes.pool import ChildPool
+from processes.pool import ChildPool, WorkersFailedError
 from reports.number_format import score
 from reports.sinks import RetryingSink
 from run_files.checkpoint import BEST_EVAL, checkpoint_name, kept

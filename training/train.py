@@ -16,7 +16,7 @@ from learners.shares import learners_in_words
 from machine.device import is_nvidia
 from machine.stop_signals import StopSignals
 from option_flags import Config
-from processes.failures import RunFailedError
+from processes.pool import RunFailedError
 from reports.console import make_console
 from reports.run_header import NetworkInUse, run_header
 from reports.sinks import make_sinks

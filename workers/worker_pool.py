@@ -172,7 +172,7 @@ class WorkerPool:
     def _received(self, member: Member, message: Message) -> None:
         if message.kind == Kind.HEARTBEAT:
             if message.index:  # of a server that has returned a result
-                member.history.failures = 0
+                member.failures = 0
             return
         if message.kind == Kind.FAILED_RESETS:
             if not self.failed_resets:
@@ -182,7 +182,7 @@ class WorkerPool:
             return
         member.owes -= 1
         if message.kind == Kind.SLOT_FILLED:
-            member.history.failures = 0
+            member.failures = 0
             self._continued.pop(member.index, None)
             self._rounds.deliver(member.index, message.index)
         else:

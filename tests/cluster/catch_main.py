@@ -12,7 +12,7 @@ if __name__ == "__main__":
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
-from processes.failures import RunFailedError
+from processes.pool import RunFailedError
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
 from tests.training.catch_runs import CATCH

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from cluster.cluster_actors import SILENCE_SECONDS, UNREACHABLE_SECONDS, GatewayProcess
-from processes.failures import WorkersFailedError
 from processes.messages import Kind
-from processes.pool import ChildPool, Ended
-from processes.restarts import FAILURES_IN_A_ROW
+from processes.pool import FAILURES_IN_A_ROW, ChildPool, Ended, WorkersFailedError
 from tests.cluster.fake_gateways import EchoGateway, FailingGateway, SilentGateway, UnreachableGateway
 from tests.processes import spawned
 from tests.workers.pools import Clock

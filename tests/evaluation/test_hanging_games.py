@@ -22,8 +22,7 @@ from evaluation.parallel_games import GameLog, GameResult, GameSeries
 from evaluation.players import PlayerPool, PlayerProcess
 from evaluation.show_games import FilmProcesses
 from option_flags import Config, EnvironmentOptions
-from processes.failures import WorkersFailedError
-from processes.pool import ChildPool
+from processes.pool import ChildPool, WorkersFailedError
 from tests.processes import spawned
 from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, Catch, Faulty

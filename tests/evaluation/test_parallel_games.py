@@ -24,8 +24,7 @@ from evaluation.parallel_games import (
 )
 from evaluation.players import PlayerPool, PlayerProcess
 from option_flags import Config, EnvironmentOptions
-from processes.failures import WorkersFailedError
-from processes.pool import ChildPool
+from processes.pool import ChildPool, WorkersFailedError
 from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
 from workers.memory.shared_weights import SharedWeights

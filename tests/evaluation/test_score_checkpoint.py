@@ -24,8 +24,7 @@ from evaluation.score_checkpoint import score_checkpoint, with_latency_of_traini
 from evaluation.score_statistics import write_results
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
-from processes.failures import RunFailedError, WorkersFailedError
-from processes.pool import ChildPool
+from processes.pool import ChildPool, RunFailedError, WorkersFailedError
 from run_files.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.options.words import parse

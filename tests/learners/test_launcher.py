@@ -14,7 +14,7 @@ from learners import launcher
 from learners.group import LearnerLostError
 from learners.launcher import Launcher, LearnersHere, start_here
 from machine.stop_signals import STOP_SIGNALS
-from processes.failures import RunFailedError
+from processes.pool import RunFailedError
 
 # The first learner prints its flags and has a checkpoint. A run that is resumed ends at once, in good order.
 PROGRAM = """

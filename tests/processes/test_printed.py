@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 
 from processes.child import Child, start_child
-from processes.failures import WorkersFailedError
 from processes.messages import Kind, receive, send
-from processes.pool import ChildPool, Ended, Member
+from processes.pool import FAILURES_IN_A_ROW, ChildPool, Ended, Member, WorkersFailedError
 from processes.printed import QUOTED_LINES, Printed, kind_of_error, plain_text, reason
-from processes.restarts import FAILURES_IN_A_ROW
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 
 from machine.stop_signals import StopSignals
 from option_flags import Config
-from processes.failures import RunFailedError
+from processes.pool import RunFailedError
 from run_files import checkpoint as checkpoint_files
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from run_files.run_folder import BEST

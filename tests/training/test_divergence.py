@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from option_flags import Config
-from processes.failures import RunFailedError
+from processes.pool import RunFailedError
 from replay.batch_mix import Batch
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from tests.catch import make_catch

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents.training_batch import make_training_batch
-from processes.failures import RunFailedError
+from processes.pool import RunFailedError
 from replay.batch_mix import Batch
 from run_files.checkpoint import find_checkpoint
 from tests.agents.same_updates import out_of_memory

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from option_flags import Config, EnvironmentOptions
-from processes.failures import WorkersFailedError
+from processes.pool import WorkersFailedError
 from run_files.checkpoint import find_checkpoint
 from tests.catch import Catch, Picture
 from tests.options.words import parse

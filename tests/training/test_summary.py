@@ -11,7 +11,7 @@ import pytest
 
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
-from processes.failures import RunFailedError
+from processes.pool import RunFailedError
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from run_files.run_folder import BEST
 from tests.catch import make_catch

@@ -12,11 +12,9 @@ import psutil
 import pytest
 
 from processes.child import start_child
-from processes.failures import WorkersFailedError
 from processes.fork_server import ForkServer
 from processes.messages import Kind, receive, send
-from processes.pool import ChildPool, Ended, Member
-from processes.restarts import FAILURES_IN_A_ROW
+from processes.pool import FAILURES_IN_A_ROW, ChildPool, Ended, Member, WorkersFailedError
 from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, options_of
 from wrappers.make_environment import make_environment

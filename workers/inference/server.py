@@ -2,7 +2,6 @@
 
 import multiprocessing
 import selectors
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from agents.network import ActorCritic
 from machine.device import padded_size, prepare_torch
 from machine.system_settings import use_one_thread
 from option_flags import NetworkOptions
-from processes.inside import HEARTBEAT_SECONDS, beat
+from processes.inside import HEARTBEAT_SECONDS, Heartbeat
 from processes.messages import Kind, receive, send
 from workers.inference.rows import InferenceRows
 from workers.memory.shared_weights import NewestWeights, SharedWeights
@@ -106,7 +105,7 @@ class InferenceServer:
         newest = NewestWeights(self.weights, actor, self.device)
         policy = BatchedPolicy(actor, self.rows, self.device, self.pad)
         clock = WorkerClock(self.times.seconds[-1])
-        has_acted, heartbeat_at = False, float("-inf")
+        alive, has_acted = Heartbeat(learner), False
         with closing(WorkerPipes(learner)) as pipes:
             while True:
                 requests = pipes.wait(HEARTBEAT_SECONDS)
@@ -117,9 +116,8 @@ class InferenceServer:
                     for pipe, _, group in batch:
                         with suppress(BrokenPipeError, ConnectionResetError):  # the next `wait` drops a dead worker
                             send(pipe, Kind.ACTION_RESULT, group)
-                if time.monotonic() - heartbeat_at >= HEARTBEAT_SECONDS:
-                    heartbeat_at = time.monotonic()
-                    beat(learner, int(has_acted))
+                if alive.is_due:
+                    alive(int(has_acted))
                     clock.share()
 
 

@@ -166,7 +166,7 @@ class InferencePool:
                 self._ready.add(member.index)
                 yield News("joined", member.index)
             else:
-                member.history.failures = 0
+                member.failures = 0
                 self._cpu += event.payload
                 yield News("answered", member.index)
 

@@ -1,11 +1,10 @@
 """A worker process that plays in real time. It never waits for the learner."""
 
-import time
 from collections import deque
 from multiprocessing.connection import Connection
 
 from machine.system_settings import use_one_thread
-from processes.inside import HEARTBEAT_SECONDS, Heartbeat, beat
+from processes.inside import HEARTBEAT_SECONDS, Heartbeat
 from processes.messages import Kind, receive, send
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
@@ -25,7 +24,8 @@ class RealtimeWorker(Worker):
         use_one_thread()
         config, layout, machine = self.setup.config, self.setup.layout, self.setup.machine
         clock = WorkerClock(self.memory.times.seconds[self.place.worker])
-        environments = self.make_environments(Heartbeat(connection))
+        alive = Heartbeat(connection)
+        environments = self.make_environments(alive)
         unrolls = RealtimeUnrolls(layout, config.environment, environments)
         setup = RealtimeSetup(
             environment=config.environment,
@@ -40,7 +40,6 @@ class RealtimeWorker(Worker):
             seed=(config.seed, self.place.worker, self.setup.resume_count, self.place.restart_index),
         )
         delivery = Delivery(self.rows, layout, 1 + machine.inference_processes // layout.unroll_length)
-        heartbeat_at = 0.0
         games = [ClockedGame(each.env, each.uniforms, config.environment) for each in environments]
         session = RealtimeSession(setup, games, unrolls, connection, stopwatch=clock)
         for game in games:
@@ -53,10 +52,8 @@ class RealtimeWorker(Worker):
                 delivery.add(rows)
             for slot in delivery.filled():
                 send(connection, Kind.SLOT_FILLED, slot)
-            now = time.monotonic()
-            if now >= heartbeat_at:
-                heartbeat_at = now + HEARTBEAT_SECONDS
-                beat(connection)  # decisions may take longer than the learner waits for an answer
+            if alive.is_due:
+                alive()  # decisions may take longer than the learner waits for an answer
                 clock.add_cpu(session.inference.take_cpu_seconds())
                 clock.share()
             clock.lap(REST)

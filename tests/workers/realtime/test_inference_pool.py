@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from processes.child import start_child
-from processes.failures import WorkersFailedError
 from processes.fork_server import ForkServer
 from processes.messages import Kind, receive, send
-from processes.pool import ChildPool
-from processes.restarts import FAILURES_IN_A_ROW
+from processes.pool import FAILURES_IN_A_ROW, ChildPool, WorkersFailedError
 from replay.unroll_layout import UnrollLayout
 from tests.workers.pools import SILENCE_LIMIT, Clock
 from workers.inference.rows import InferenceRows
