@@ -5,9 +5,9 @@ GPU is idle most of the time. A CUDA graph is recorded once, and then launched b
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 
@@ -17,21 +17,40 @@ from replay.batch_mix import Batch
 Gradients = Sequence[torch.Tensor | None]  # of the trained parameters, in their order; None for one without influence
 
 
-class Trained(Protocol):
-    """A network that an update trains: a forward pass, and then a backward pass of a loss of it."""
+class TrainedNetwork:
+    """A network that an update trains: a forward pass, then gradients of a loss of it in the parameters."""
+
+    def __init__(self, network: ActorCritic) -> None:
+        self.network = network
+        self.parameters = trained_parameters(network)
 
     def __call__(self, inputs: NetworkInput, last_is_bootstrap: bool = False) -> NetworkOutput:
         """The network's forward pass."""
+        output: NetworkOutput = self.network(inputs, last_is_bootstrap)
+        return output
 
     def backward(self, loss: torch.Tensor) -> None:
         """The gradients of a loss of the latest forward pass, in place of earlier ones."""
-
-
-class Averaged(Trained, Protocol):
-    """A network whose gradients are means over all learners. They come from `backward` or `take`."""
+        for parameter in self.parameters:
+            parameter.grad = None
+        torch.autograd.backward(loss)
 
     def take(self, gradients: Gradients) -> None:
-        """This learner's gradients, where they were computed in another way."""
+        """Gradients that were computed in another way."""
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+
+
+class GradientsApart(TrainedNetwork):
+    """A network whose gradients stay out of its parameters.
+
+    There DistributedDataParallel would send them, and each CUDA graph needs gradients of its own.
+    """
+
+    gradients: Gradients  # of the latest backward pass
+
+    def backward(self, loss: torch.Tensor) -> None:
+        self.gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
 
 
 class Peers:
@@ -39,62 +58,18 @@ class Peers:
 
     size = 1  # how many learners there are
 
-    def averaging(self, network: ActorCritic) -> Averaged:
+    def averaging(self, network: ActorCritic) -> TrainedNetwork:
         """The network, with gradients that are means over all learners."""
-        return OwnGradients(network)
+        return TrainedNetwork(network)
 
     def rows_of_all(self, rows: torch.Tensor) -> torch.Tensor:
         """`rows [N, ...]` of every learner, one after another; each learner gives as many."""
         return rows
 
 
-class OwnGradients:
-    """The network of a run with one learner."""
-
-    def __init__(self, network: ActorCritic) -> None:
-        self._network = network
-        self._parameters = trained_parameters(network)
-
-    def __call__(self, inputs: NetworkInput, last_is_bootstrap: bool = False) -> NetworkOutput:
-        output: NetworkOutput = self._network(inputs, last_is_bootstrap)
-        return output
-
-    def backward(self, loss: torch.Tensor) -> None:
-        clear_gradients(self._parameters)
-        torch.autograd.backward(loss)
-
-    def take(self, gradients: Gradients) -> None:
-        for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            parameter.grad = gradient
-
-
-class GradientsApart:
-    """A network whose gradients stay out of its parameters.
-
-    There DistributedDataParallel would send them, and each CUDA graph needs gradients of its own.
-    """
-
-    def __init__(self, network: ActorCritic) -> None:
-        self._network = network
-        self._parameters = trained_parameters(network)
-        self.gradients: Gradients = []  # of the latest backward pass
-
-    def __call__(self, inputs: NetworkInput, last_is_bootstrap: bool = False) -> NetworkOutput:
-        output: NetworkOutput = self._network(inputs, last_is_bootstrap)
-        return output
-
-    def backward(self, loss: torch.Tensor) -> None:
-        self.gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
-
-
 def trained_parameters(network: torch.nn.Module) -> list[torch.nn.Parameter]:
     """The parameters that updates change. A torso of the user's own may have others."""
     return [parameter for parameter in network.parameters() if parameter.requires_grad]
-
-
-def clear_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    for parameter in parameters:
-        parameter.grad = None
 
 
 # Batches that are computed before the recording. In the first ones, cuDNN tries algorithms and allocates memory, which
@@ -167,17 +142,15 @@ class RecordedBatches(Generic[Result]):
         try:
             self._recordings[order] = self._recorded(batch)
         except RuntimeError as error:  # torch's errors of CUDA and of memory are such
+            self._has_failed = True
             # If an error stops the recording, ending it raises a second one. The first is the reason.
-            self._give_up(str(error.__context__ or error).partition("\n")[0])
+            why = str(error.__context__ or error).partition("\n")[0]
+            self._announce(
+                f"an update cannot be recorded as a CUDA graph ({why}); its kernels are launched one by one, which "
+                "takes longer"
+            )
 
     def _recorded(self, batch: Batch) -> tuple[torch.Tensor, Recording[Result]]:
         """The rows that the recording reads, and the recording."""
         rows = batch.rows.to(self._device, copy=True)
         return rows, self._record(lambda: self._compute(Batch(rows, batch.fresh)))
-
-    def _give_up(self, why: str) -> None:
-        self._has_failed = True
-        self._announce(
-            f"an update cannot be recorded as a CUDA graph ({why}); its kernels are launched one by one, which takes "
-            "longer"
-        )

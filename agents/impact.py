@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from agents.distributions.interface import PolicyDistribution
-from agents.gradients import Trained
-from agents.losses import Judged, Term, policy_cloning_loss, where_counted
+from agents.gradients import TrainedNetwork
+from agents.losses import Judged, Term, mean_where, policy_cloning_loss, where_counted
 from agents.network import ActorCritic, NetworkOutput
 from agents.training_batch import TrainingBatch
 from machine.capacity import usable_cores
@@ -56,53 +55,27 @@ def surrogate(
     return Surrogate(torch.minimum(whole, bounded), ratios, bounded < whole)
 
 
-def clipped_policy_loss(
-    distribution: PolicyDistribution,
-    logits: torch.Tensor,
-    target_logits: torch.Tensor,
-    behaviour_logits: torch.Tensor,
-    actions: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    rho: float,
-    epsilon: float,
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """−Σ of the objectives: logits `[T, B, P]`, `actions [T, B, ...]`, `advantages [T, B]` → scalar, and the figures.
-
-    The figures are means over the states under the mask, NaN if there are none.
-    """
-    counted = where_counted(mask, actions)
-    log_target = distribution.log_prob(target_logits, counted)
-    log_behaviour = distribution.log_prob(behaviour_logits, counted)
-    found = surrogate(distribution.log_prob(logits, counted), log_target, log_behaviour, advantages, mask, rho, epsilon)
-    divergence = distribution.kl_divergence(target_logits, logits.detach())
-    states = mask.sum()
-    figures = {
-        "clipped_share": found.clipped.sum() / states,
-        "kl_target": torch.where(mask, divergence, 0.0).sum() / states,
-        "ratio_target": torch.where(mask, found.ratios.detach(), 0.0).sum() / states,
-    }
-    return -found.objective.sum(), figures
-
-
 def impact_terms(rho: float, epsilon: float) -> dict[str, Term]:
     """The terms of the loss that IMPACT has in place of those of V-trace."""
 
     def policy_loss(batch: Judged, mask: torch.Tensor) -> torch.Tensor:
-        loss, figures = clipped_policy_loss(
-            batch.policy,
-            batch.logits,
-            batch.reference.logits[:-1],
-            batch.unrolls.behaviour_logits,
-            batch.unrolls.actions,
+        """−Σ of the objectives. The figures are means over the states under the mask, NaN if there are none."""
+        actions, target_logits = where_counted(mask, batch.unrolls.actions), batch.reference.logits[:-1]
+        found = surrogate(
+            batch.policy.log_prob(batch.logits, actions),
+            batch.policy.log_prob(target_logits, actions),
+            batch.policy.log_prob(batch.unrolls.behaviour_logits, actions),
             # GAE with the importance weights of V-trace.
-            advantages=batch.in_units(batch.trace.targets - batch.reference.values[:-1]),
-            mask=mask,
-            rho=rho,
-            epsilon=epsilon,
+            batch.in_units(batch.trace.targets - batch.reference.values[:-1]),
+            mask,
+            rho,
+            epsilon,
         )
-        batch.figures.update(figures)
-        return loss
+        divergence = batch.policy.kl_divergence(target_logits, batch.logits.detach())
+        batch.figures["clipped_share"] = found.clipped.sum() / mask.sum()
+        batch.figures["kl_target"] = mean_where(mask, divergence)
+        batch.figures["ratio_target"] = mean_where(mask, found.ratios.detach())
+        return -found.objective.sum()
 
     def proximal_loss(batch: Judged, mask: torch.Tensor) -> torch.Tensor:
         return policy_cloning_loss(batch.policy, batch.logits, batch.reference.logits[:-1], mask)
@@ -111,7 +84,7 @@ def impact_terms(rho: float, epsilon: float) -> dict[str, Term]:
 
 
 # What a network says about a batch, and what V-trace corrects to.
-Estimates = Callable[[Trained, TrainingBatch], tuple[NetworkOutput, NetworkOutput]]
+Estimates = Callable[[TrainedNetwork, TrainingBatch], tuple[NetworkOutput, NetworkOutput]]
 
 
 class TargetNetwork:
@@ -150,7 +123,7 @@ class TargetNetwork:
         self.network.load_saved(weights)
         self._kept.clear()
 
-    def estimates(self, network: Trained, unrolls: TrainingBatch) -> tuple[NetworkOutput, NetworkOutput]:
+    def estimates(self, network: TrainedNetwork, unrolls: TrainingBatch) -> tuple[NetworkOutput, NetworkOutput]:
         """What `network` says about a batch, and what this one says. To be called for every batch, in order."""
         if unrolls.is_used_again and len(self._kept) == self._kept.maxlen:
             output, own = _pass(network, unrolls), self._kept[0]
@@ -171,7 +144,7 @@ class TargetNetwork:
             return _pass(self.network, unrolls)
 
 
-def _pass(network: Trained | ActorCritic, unrolls: TrainingBatch) -> NetworkOutput:
+def _pass(network: TrainedNetwork | ActorCritic, unrolls: TrainingBatch) -> NetworkOutput:
     output: NetworkOutput = network(unrolls.inputs, last_is_bootstrap=True)
     return output
 

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import torch
 
 from agents.acting import flat_weights
-from agents.diagnostics import figures_of
-from agents.gradients import Averaged, Gradients, GradientsApart, OwnGradients, Peers, Record, RecordedBatches, Trained
-from agents.heads import GaussianHead, PopArtValueHead
+from agents.gradients import Gradients, GradientsApart, Peers, Record, RecordedBatches, TrainedNetwork
+from agents.heads import GaussianHead
 from agents.impact import Estimates, TargetNetwork, impact_terms
-from agents.losses import TERMS, Judged, weighted_terms
+from agents.losses import TERMS, Judged, figures_of, weighted_terms
 from agents.network import ActorCritic, NetworkOutput
 from agents.optimizer import ScheduledOptimizer
 from agents.torsos.pictures import channels_last
@@ -64,7 +63,7 @@ class Learner:
             self._target = TargetNetwork(self.network, loss.batch_uses.slots)
             self._estimates = self._target.estimates
         self._peers = Peers()
-        self._averaged: Averaged = OwnGradients(network)
+        self._averaged = self._peers.averaging(network)
         self._compute: Callable[[Batch], Computed] = lambda batch: self._computed(self._averaged, batch)
 
     def update(self, batch: Batch) -> dict[str, torch.Tensor]:
@@ -79,7 +78,7 @@ class Learner:
         self._follow(unrolls, targets)
         return {**figures, "gradient_norm": norm, "learning_rate": rate}
 
-    def gradients(self, network: Trained, batch: Batch) -> tuple[Judged, dict[str, torch.Tensor]]:
+    def gradients(self, network: TrainedNetwork, batch: Batch) -> tuple[Judged, dict[str, torch.Tensor]]:
         """Forward pass, V-trace, terms of the loss and backward pass of a batch, and nothing else.
 
         A CUDA graph may repeat it: so nothing here may wait for the device, and no shape may depend on data.
@@ -119,7 +118,7 @@ class Learner:
         network.backward(total)
         return judged, {**terms, "total_loss": total}
 
-    def _computed(self, network: Trained, batch: Batch) -> Computed:
+    def _computed(self, network: TrainedNetwork, batch: Batch) -> Computed:
         judged, terms = self.gradients(network, batch)
         return Computed(judged.unrolls, judged.trace.targets, figures_of(judged, terms))
 
@@ -157,7 +156,7 @@ class Learner:
             self.network.policy_head.keep_in_range()
         share = 1 / (self._background_updates + self.updates)  # of this update among all
         weight = max(share, SMALLEST_WEIGHT)
-        if isinstance(self.network.value_head, PopArtValueHead):
+        if self.network.value_head.unit is not None:  # PopArt
             self.network.value_head.follow(self._peers.rows_of_all(targets), weight)
         # The first state of each unroll is enough for the mean over the run.
         self.network.update_background_mean(self._peers.rows_of_all(unrolls.inputs.observations[0]), weight)
@@ -228,7 +227,7 @@ class Learner:
         self._optimizer.load_state_dict(state["optimizer"])
 
 
-def estimates_of_one(network: Trained, unrolls: TrainingBatch) -> tuple[NetworkOutput, NetworkOutput]:
+def estimates_of_one(network: TrainedNetwork, unrolls: TrainingBatch) -> tuple[NetworkOutput, NetworkOutput]:
     """V-trace corrects to what the network itself says."""
     output = network(unrolls.inputs, last_is_bootstrap=True)
     return output, output

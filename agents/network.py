@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from agents.distributions.interface import distribution_of
-from agents.heads import make_policy_head, make_value_head
+from agents.distributions import distribution_of
+from agents.heads import ValueHead, make_policy_head
 from agents.torsos.make_torso import (
     Observed,
     chosen_network,
@@ -92,7 +92,7 @@ class ActorCritic(nn.Module):
             for_policy = for_value = slice(0, lstm_size)
         joystick = layout.action_names if options.factored_actions else ()
         self.policy_head = make_policy_head(distribution, for_policy, joystick)
-        self.value_head = make_value_head(for_value, options.popart)
+        self.value_head = ValueHead(for_value, options.popart)
         self._initialise()
 
     def _initialise(self) -> None:

@@ -60,27 +60,14 @@ class ScheduledOptimizer:
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume the moving averages with this optimizer's own options. Those of another one are left out.
+        """Resume the moving averages with this optimizer's own options.
 
-        Raises ValueError if they are not those of this network.
+        Those of another optimizer are left out, and those with momentum by one without it, and the other way round.
         """
-        wanted, saved = self._optimizer.state_dict()["param_groups"][0], state["param_groups"][0]
-        if ("alpha" in wanted) != ("alpha" in saved):
-            return
-        if wanted.get("momentum") and not saved["momentum"]:  # it begins at 0
-            averages = {
-                place: {**each, "momentum_buffer": torch.zeros_like(each["square_avg"])}
-                for place, each in state["state"].items()
-            }
-            state = {**state, "state": averages}
-        options = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
-        self._optimizer.load_state_dict(state)
-        for group, own in zip(self._optimizer.param_groups, options, strict=True):
-            group.update(own)
-        for weights, averages in self._optimizer.state.items():
-            for name, average in averages.items():
-                if average.shape not in (weights.shape, ()):
-                    raise ValueError(f"{name} of the optimizer has the shape {list(average.shape)}")
+        own, saved = self._optimizer.state_dict(), state["param_groups"][0]
+        kinds = [("alpha" in group, bool(group.get("momentum"))) for group in (own["param_groups"][0], saved)]
+        if kinds[0] == kinds[1]:
+            self._optimizer.load_state_dict({**own, "state": state["state"]})
 
 
 def _make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch.optim.Optimizer:

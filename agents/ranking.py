@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import normalize
 
-from agents.distributions.interface import PolicyDistribution
+from agents.distributions import PolicyDistribution
 from agents.network import ActorCritic
 from agents.training_batch import observed_pictures
 from machine.device import padded_size

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from agents.distributions.interface import PolicyDistribution
+from agents.distributions import PolicyDistribution
 
 
 class VTrace(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.distributions.interface import PolicyDistribution
+from agents.distributions import PolicyDistribution
 
 Pixels = NDArray[np.uint8]  # [H, W, C]
 Maps = NDArray[np.float32]

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from agents.distributions.interface import distribution_of
+from agents.distributions import distribution_of
 from evaluation.parallel_games import IDLE, GameLog, GameResult, GameSeries, game_streams
 from option_flags import RealtimeOptions
 from processes.messages import Kind, receive, send

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
 from torch.nn.parallel import DistributedDataParallel
 
-from agents.gradients import Averaged, Gradients, Peers, clear_gradients, trained_parameters
+from agents.gradients import Gradients, Peers, TrainedNetwork
 from agents.network import ActorCritic, NetworkInput, NetworkOutput
 from learners.rank import SILENCE_FACTOR, STORE, LearnerRank
 from machine.device import choose_device
@@ -73,7 +73,7 @@ class LearnerGroup(OneLearner):
             patience = timedelta(seconds=timeout)
             dist.init_process_group("gloo", store=store, rank=rank.index, world_size=rank.size, timeout=patience)
 
-    def averaging(self, network: ActorCritic) -> Averaged:
+    def averaging(self, network: ActorCritic) -> TrainedNetwork:
         if next(network.parameters()).device.type == "cuda":
             self._gradients = dist.new_group(backend="nccl", timeout=timedelta(seconds=self.timeout))
         return SharedGradients(network, self._gradients)
@@ -168,7 +168,7 @@ def agreed(config: Config, learners: OneLearner) -> Config:
     return config.replace_flags(seed=first["seed"])
 
 
-class SharedGradients:
+class SharedGradients(TrainedNetwork):
     """A network on DistributedDataParallel (DDP).
 
     DDP sends the gradients of a backward pass in groups, each as soon as it is complete. In an update, each learner has
@@ -176,7 +176,7 @@ class SharedGradients:
     """
 
     def __init__(self, network: ActorCritic, group: dist.ProcessGroup | None) -> None:
-        self._parameters = trained_parameters(network)
+        super().__init__(network)
         self._passes = DistributedDataParallel(
             _Passes(network),
             process_group=group,
@@ -190,12 +190,8 @@ class SharedGradients:
         output: NetworkOutput = self._passes(inputs, last_is_bootstrap)
         return output
 
-    def backward(self, loss: torch.Tensor) -> None:
-        clear_gradients(self._parameters)
-        torch.autograd.backward(loss)
-
     def take(self, gradients: Gradients) -> None:
-        pairs = zip(self._parameters, gradients, strict=True)
+        pairs = zip(self.parameters, gradients, strict=True)
         self.backward(self._passes(given=[(weights, each) for weights, each in pairs if each is not None]))
 
 

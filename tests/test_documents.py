@@ -10,13 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-from agents.distributions.categorical import Categorical
-from agents.impact import clipped_policy_loss
 from cluster.command import CommandOptions
 from dashboard.__main__ import DashboardOptions
-from option_flags import OPTIONS, Config
+from option_flags import OPTIONS, Config, LossOptions
 from options.command_line import given_flags
 from options.process_options import SweepOptions
 from options.rules import declared
@@ -29,6 +26,7 @@ from run_files.metrics import read_metrics
 from run_files.run_history import CHOSEN_NETWORK
 from sweeps.plan import KEYS, plan_sweep, read_sweep
 from sweeps.search_plan import SEARCH_KEYS, plan_search
+from tests.agents.learners import make_batch, make_learner, reported
 from tests.catch import make_catch
 from tests.options.other_values import OTHER_VALUES
 from tests.options.words import parse
@@ -202,10 +200,10 @@ def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
     assert timing == set(ActionTiming(UnrollLayout(1, 1, (1, 1, 1), 1), 4).figures())
     in_real_time = UnrollLayout(1, 1, (1, 1, 1), 1, delayed_actions=True, real_time=True)
     assert timing | clock == set(ActionTiming(in_real_time, 4, 60.0).figures())
-    nothing, logits, all_states = torch.zeros(1, 1), torch.zeros(1, 1, 2), torch.ones(1, 1, dtype=torch.bool)
-    policies = Categorical(2), logits, logits, logits
-    _, figures = clipped_policy_loss(*policies, nothing.long(), nothing, all_states, rho=2.0, epsilon=0.3)
-    assert fields_of("| field of IMPACT | meaning |") == set(figures)
+    of_impact, of_vtrace = (
+        reported(make_learner(LossOptions(loss=loss)), make_batch([True])) for loss in ("impact", "vtrace")
+    )
+    assert fields_of("| field of IMPACT | meaning |") == set(of_impact) - set(of_vtrace)
     written.add("environment")  # only where an environment reports something
     assert fields_of("| field | meaning |") == written
 

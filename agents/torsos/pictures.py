@@ -26,36 +26,33 @@ class PictureLayers(NamedTuple):
         return nn.Sequential(nn.Linear(size, self.hidden), *normalisation, nn.ReLU())
 
 
+# Filters, kernel and stride of each convolution, and units of the dense layer; those of impala_deep are blocks, and
+# those of small_conv and tiny_conv depend on the picture.
+LAYERS: dict[str, tuple[list[tuple[int, int, int]], int]] = {
+    "nature": ([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
+    "nature_norm": ([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
+    "nature_small": ([(16, 8, 4), (32, 4, 2), (64, 3, 2)], 512),
+    "impala_shallow": ([(16, 8, 4), (32, 4, 2)], 256),
+    "conv3": ([(64, 3, 3), (64, 3, 2), (128, 3, 2)], 512),
+    "impala_deep": ([], 256),
+    "small_conv": ([(32, 3, 1), (32, 3, 2)], 128),
+    "tiny_conv": ([(32, 3, 1), (32, 3, 2)], 128),
+}
+
+
 def picture_layers(name: str, shape: tuple[int, int, int], width: int = 1) -> PictureLayers:
     """The layers of `--network` for pictures `[S*C, H, W]`, with `width` times as many channels and units."""
     channels, *size = shape
     normalised = name == "nature_norm"
-    layers: list[tuple[int, int, int]] = []  # filters, kernel, stride
-    if name in ("nature", "nature_norm"):
-        layers = [(32, 8, 4), (64, 4, 2), (64, 3, 1)]
-        hidden = 512
-    elif name == "nature_small":
-        layers = [(16, 8, 4), (32, 4, 2), (64, 3, 2)]
-        hidden = 512
-    elif name == "impala_shallow":
-        layers = [(16, 8, 4), (32, 4, 2)]
-        hidden = 256
-    elif name == "conv3":
-        layers = [(64, 3, 3), (64, 3, 2), (128, 3, 2)]
-        hidden = 512
-    elif name == "impala_deep":
-        hidden = 256
-    elif name in ("small_conv", "tiny_conv"):
+    layers, hidden = LAYERS[name]
+    if name in ("small_conv", "tiny_conv"):
         if size[0] * size[1] > MOST_SMALL_PIXELS:
             raise UsageError(
                 f"--network={name} is for pictures of at most {MOST_SMALL_PIXELS:,} pixels, not {size[0]}×{size[1]}; "
                 "--network=impala_shallow, or a smaller --frame_scale_resolution, would be right."
             )
-        stride = 1 if max(size) <= 16 else 2
-        layers = [(32, 3, 1), (32, 3, stride)]
-        hidden = 128
-    else:
-        raise ValueError(f"there is no network named {name}")
+        if max(size) <= 16:
+            layers = [(32, 3, 1), (32, 3, 1)]
     convolutions: nn.Module
     if name == "impala_deep":
         sections = pairwise([channels, 16 * width, 32 * width, 32 * width])

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from copy import deepcopy
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.distributions.categorical import Categorical, IndependentCategoricals
-from agents.distributions.diagonal_gaussian import DiagonalGaussian
-from agents.distributions.interface import PolicyDistribution
-from agents.impact import Surrogate, clipped_policy_loss, surrogate
+from agents.distributions import Categorical, DiagonalGaussian, PolicyDistribution, one_choice
+from agents.impact import Surrogate, impact_terms, surrogate
 from agents.learner import Learner
-from agents.vtrace import vtrace
+from agents.losses import Judged
+from agents.network import NetworkOutput
+from agents.vtrace import VTrace, vtrace
 from option_flags import LossOptions
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import (
@@ -149,9 +150,27 @@ def test_wrong_shapes_are_refused(wrong: tuple[int, ...]) -> None:
             surrogate(policy, target, behaviour, advantages, EVERYWHERE, 2.0, 0.3)
 
 
+def some_judged(
+    policy: PolicyDistribution,
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    behaviour: torch.Tensor,
+    actions: torch.Tensor,
+    advantages: torch.Tensor,
+) -> Judged:
+    """What the policy loss reads of a batch."""
+    unrolls: Any = SimpleNamespace(actions=actions, behaviour_logits=behaviour)
+    values = torch.zeros(len(logits) + 1, logits.shape[1])
+    output, reference = (
+        NetworkOutput(values, torch.cat([each, each[:1]]), values, values) for each in (logits, target)
+    )
+    trace = VTrace(targets=advantages, advantages=advantages, ratios=advantages)
+    return Judged(policy, unrolls, output, reference, trace, advantages > 0, lambda values: values)
+
+
 @pytest.mark.parametrize(
     ("distribution", "action_shape"),
-    [(Categorical(4), ()), (IndependentCategoricals((2, 3)), (2,)), (DiagonalGaussian(2), (2,))],
+    [(one_choice(4), ()), (Categorical((2, 3)), (2,)), (DiagonalGaussian(2), (2,))],
     ids=["discrete", "product", "gaussian"],
 )
 def test_the_loss_holds_for_every_distribution(distribution: PolicyDistribution, action_shape: tuple[int, ...]) -> None:
@@ -163,9 +182,8 @@ def test_the_loss_holds_for_every_distribution(distribution: PolicyDistribution,
     if actions.is_floating_point():
         actions[~mask] = math.nan
     logits.requires_grad_()
-    loss, figures = clipped_policy_loss(
-        distribution, logits, target, behaviour, actions, advantages, mask, rho=1.5, epsilon=0.2
-    )
+    judged = some_judged(distribution, logits, target, behaviour, actions, advantages)
+    loss, figures = impact_terms(rho=1.5, epsilon=0.2)["policy_loss"].sum(judged, mask), judged.figures
     torch.autograd.backward(loss)
     assert logits.grad is not None and torch.isfinite(logits.grad).all() and not logits.grad[~mask].any()
     total, ratios = 0.0, []

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from agents import losses
-from agents.distributions.categorical import Categorical
+from agents.distributions import one_choice
 from options.learning_options import LOSS_TERMS
 from tests.agents import slow_versions
 from tests.agents.slow_versions import Array, kl, probabilities
 
 T, B, A = 5, 3, 4
-POLICY = Categorical(A)
+POLICY = one_choice(A)
 
 
 class Given(NamedTuple):
@@ -154,10 +154,10 @@ def test_policy_cloning_penalises_actions_that_the_new_policy_dropped() -> None:
     """KL(μ ‖ π) is large if π never takes an action of μ, and small if π takes more actions than μ."""
     narrow, wide = torch.tensor([[[0.0, -30.0]]]), torch.zeros(1, 1, 2)
     mask = torch.ones(1, 1, dtype=torch.bool)
-    assert losses.policy_cloning_loss(Categorical(2), narrow, wide, mask).item() == pytest.approx(
+    assert losses.policy_cloning_loss(one_choice(2), narrow, wide, mask).item() == pytest.approx(
         15 - np.log(2), rel=1e-5
     )
-    assert losses.policy_cloning_loss(Categorical(2), wide, narrow, mask).item() == pytest.approx(np.log(2), rel=1e-5)
+    assert losses.policy_cloning_loss(one_choice(2), wide, narrow, mask).item() == pytest.approx(np.log(2), rel=1e-5)
 
 
 def test_every_declared_term_has_a_function_and_every_function_a_weight() -> None:

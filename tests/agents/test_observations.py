@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.distributions.diagonal_gaussian import LARGEST_LOG_DEVIATION, SMALLEST_LOG_DEVIATION
+from agents.distributions import LARGEST_LOG_DEVIATION, SMALLEST_LOG_DEVIATION
 from agents.heads import FIRST_LOG_DEVIATION, GaussianHead
 from agents.network import ActorCritic
 from agents.torsos.make_torso import Observed, PictureAndVector, chosen_network, make_torso

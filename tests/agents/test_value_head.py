@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 import torch
 
-from agents.heads import PopArtValueHead
+from agents.heads import ValueHead
 from agents.learner import Learner
 from agents.network import ActorCritic
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
@@ -18,13 +18,18 @@ TERMS_IN_UNITS = {  # by the power of the unit that they are divided by
 }
 
 
-def head_with(unit: float, centre: float) -> PopArtValueHead:
+def head_with(unit: float, centre: float) -> ValueHead:
     torch.manual_seed(0)
-    head = PopArtValueHead(slice(0, 6))
-    assert head.unit is not None
+    head = ValueHead(slice(0, 6), popart=True)
+    assert head.unit is not None and head.centre is not None
     head.unit.fill_(unit)
     head.centre.fill_(centre)
     return head
+
+
+def unit_of(head: ValueHead) -> float:
+    assert head.unit is not None
+    return float(head.unit)
 
 
 def popart_learner(loss: LossOptions = ALL_TERMS) -> Learner:
@@ -39,7 +44,7 @@ def test_values_stay_the_same_when_the_unit_changes(weight: float) -> None:
     head, features = head_with(2.0, -1.0), torch.randn(50, 6)
     before = head(features)
     head.follow(torch.randn(40) * 30 + 200, weight)
-    assert float(head.unit) > 2.5
+    assert unit_of(head) > 2.5
     torch.testing.assert_close(head(features), before, rtol=1e-4, atol=1e-4)
 
 
@@ -56,7 +61,7 @@ def test_constant_targets_leave_a_unit_that_can_divide() -> None:
     head, features = head_with(1.0, 0.0), torch.randn(5, 6)
     for _ in range(3):
         head.follow(torch.full((9,), 7.0), 1.0)
-    assert torch.isfinite(head(features)).all() and float(head.unit) > 0
+    assert torch.isfinite(head(features)).all() and unit_of(head) > 0
 
 
 @pytest.mark.parametrize("loss", ["vtrace", "impact"])
@@ -86,7 +91,7 @@ def test_an_update_moves_unit_and_centre_to_its_targets() -> None:
     LAYOUT.arrays(batch.rows.numpy())["rewards"][:] *= 500
     learner.update(batch)
     head = learner.network.value_head
-    assert head.unit is not None and float(head.unit) > 50
+    assert head.unit is not None and unit_of(head) > 50
 
 
 def test_rewards_of_any_size_give_the_same_policy() -> None:

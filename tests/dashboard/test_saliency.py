@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from agents.distributions.categorical import Categorical
+from agents.distributions import one_choice
 from dashboard.saliency import CELLS, POLICY_COLOUR, VALUE_COLOUR, Saliency, overlay, saliency
 
 
@@ -18,7 +18,7 @@ def test_only_the_places_that_policy_and_value_look_at_are_salient() -> None:
         corner = pixels[:, :6, :6].mean(dim=(1, 2, 3)) / 64
         return torch.stack([corner, -corner], dim=1), pixels[:, -6:, -6:].mean(dim=(1, 2, 3))
 
-    maps = saliency(Categorical(2), observation, evaluate)
+    maps = saliency(one_choice(2), observation, evaluate)
     assert maps.policy.shape == maps.value.shape == (CELLS, CELLS)
     assert maps.policy.argmax() == 0, "the first place of the first row"
     assert maps.value.argmax() == CELLS * CELLS - 1

@@ -38,11 +38,6 @@ def an_empty_learner(content: Content) -> None:
     content["learner"] = {}
 
 
-def averages_of_another_network(content: Content) -> None:
-    for averages in content["learner"]["optimizer"]["state"].values():
-        averages["square_avg"] = torch.zeros(2, 2)
-
-
 def other_observations(content: Content) -> None:
     content["spaces"]["vector_size"] = 9
 
@@ -89,7 +84,6 @@ CHANGES: list[tuple[Callable[[Content], None], str]] = [
     (weights_of_another_shape, "size mismatch for value_head.weight"),
     (weights_of_another_network, "'projection'"),
     (an_empty_learner, "'network'"),
-    (averages_of_another_network, "square_avg of the optimizer has the shape [2, 2]"),
     (other_observations, "vector_size is 0 instead of 9"),
     (an_option_of_another_type, "--lr must be a number above 0"),
     (an_unknown_option, "--warp is not a known flag"),

@@ -8,17 +8,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.distributions.categorical import MOST_ENUMERATED, Categorical, IndependentCategoricals
-from agents.distributions.diagonal_gaussian import DiagonalGaussian
-from agents.distributions.interface import PolicyDistribution
-from agents.distributions.quadrature import POINTS, fixed_points, mean_divergence
+from agents.distributions import (
+    MOST_ENUMERATED,
+    POINTS,
+    Categorical,
+    DiagonalGaussian,
+    PolicyDistribution,
+    fixed_points,
+    mean_divergence,
+    one_choice,
+)
 from tests.agents.slow_versions import Array, kl, probabilities
 
 LARGE = (7, 7, 7)  # more combinations than are enumerated
 POLICIES: list[PolicyDistribution] = [
-    Categorical(4),
-    IndependentCategoricals((2, 3)),
-    IndependentCategoricals(LARGE),
+    one_choice(4),
+    Categorical((2, 3)),
+    Categorical(LARGE),
     DiagonalGaussian(3),
 ]
 
@@ -49,8 +55,8 @@ def slow_product(target: Array, behaviour: Array, sizes: tuple[int, ...], rho_ba
     rho_bar=st.sampled_from([0.5, 1.0, 2.0]),
 )
 def test_small_products_are_enumerated(sizes: tuple[int, ...], seed: int, rho_bar: float) -> None:
-    target, behaviour = near(IndependentCategoricals(sizes), seed, 0.7)
-    found = IndependentCategoricals(sizes).implied_divergence(target[:4], behaviour[:4], rho_bar)
+    target, behaviour = near(Categorical(sizes), seed, 0.7)
+    found = Categorical(sizes).implied_divergence(target[:4], behaviour[:4], rho_bar)
     expected = [slow_product(target[i].numpy(), behaviour[i].numpy(), sizes, rho_bar) for i in range(4)]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
@@ -59,8 +65,8 @@ def test_small_products_are_enumerated(sizes: tuple[int, ...], seed: int, rho_ba
 @pytest.mark.parametrize("distance", [0.1, 0.5])
 def test_large_products_are_near_the_enumeration(rho_bar: float, distance: float) -> None:
     assert np.prod(LARGE) > MOST_ENUMERATED
-    target, behaviour = near(IndependentCategoricals(LARGE), 0, distance)
-    found = IndependentCategoricals(LARGE).implied_divergence(target, behaviour, rho_bar).numpy()
+    target, behaviour = near(Categorical(LARGE), 0, distance)
+    found = Categorical(LARGE).implied_divergence(target, behaviour, rho_bar).numpy()
     expected = [slow_product(target[i].numpy(), behaviour[i].numpy(), LARGE, rho_bar) for i in range(40)]
     np.testing.assert_allclose(found, expected, rtol=0.5, atol=0.003)
     assert abs(found.mean() - np.mean(expected)) < 0.1 * np.mean(expected) + 0.001

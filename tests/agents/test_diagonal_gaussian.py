@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.distributions.diagonal_gaussian import (
+from agents.distributions import (
     LARGEST_LOG_DEVIATION,
     SMALLEST_LOG_DEVIATION,
     DiagonalGaussian,

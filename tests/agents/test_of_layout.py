@@ -3,15 +3,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from agents.distributions.categorical import Categorical, IndependentCategoricals
-from agents.distributions.diagonal_gaussian import DiagonalGaussian
-from agents.distributions.interface import PolicyDistribution, distribution_of
+from agents.distributions import Categorical, DiagonalGaussian, PolicyDistribution, distribution_of, one_choice
 from replay.unroll_layout import UnrollLayout
 
 DISCRETE = UnrollLayout(unroll_length=3, frame_stack=2, frame_shape=(1, 4, 4), action_count=5)
 LAYOUTS = {
-    "discrete": (DISCRETE, Categorical(5)),
-    "product": (replace(DISCRETE, action_kind="product", action_sizes=(2, 3)), IndependentCategoricals((2, 3))),
+    "discrete": (DISCRETE, one_choice(5)),
+    "product": (replace(DISCRETE, action_kind="product", action_sizes=(2, 3)), Categorical((2, 3))),
     "gaussian": (
         replace(DISCRETE, action_kind="gaussian", action_sizes=(1, 1), action_count=4),
         DiagonalGaussian(2),

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.distributions.categorical import Categorical
+from agents.distributions import one_choice
 from tests.agents import slow_versions
 from tests.agents.slow_versions import probabilities
 
@@ -24,7 +24,7 @@ def test_entropy_and_kl_match_their_definitions(actions: int, spread: float, see
     p_logits, q_logits = rng.normal(0, spread, (2, 3, 2, actions)).astype(dtype)
     chosen = rng.integers(0, actions, (3, 2))
     p, q = torch.from_numpy(p_logits), torch.from_numpy(q_logits)
-    policy = Categorical(actions)
+    policy = one_choice(actions)
     results = {
         "probability": policy.as_bars(p).amax(-1),
         "log_prob": policy.log_prob(p, torch.from_numpy(chosen).int()),
@@ -49,18 +49,8 @@ def test_entropy_and_kl_match_their_definitions(actions: int, spread: float, see
 
 def test_a_constant_added_to_the_logits_changes_nothing() -> None:
     logits = torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert torch.allclose(Categorical(6).entropy(logits + 7), Categorical(6).entropy(logits))
-    assert Categorical(6).kl_divergence(logits, logits - 3).abs().max() < 1e-12
-
-
-@pytest.mark.parametrize("rho_bar", [0.5, 1.0, 3.0])
-def test_implied_logits_match_the_definition(rho_bar: float) -> None:
-    rng = np.random.default_rng(0)
-    target, behaviour = rng.normal(0, 1.5, (2, 20, 5))
-    implied = Categorical(5).implied_logits(torch.from_numpy(target), torch.from_numpy(behaviour), rho_bar)
-    for row in range(20):
-        smaller = np.minimum(rho_bar * probabilities(behaviour[row]), probabilities(target[row]))
-        np.testing.assert_allclose(implied[row].softmax(-1), smaller / smaller.sum(), rtol=1e-6)
+    assert torch.allclose(one_choice(6).entropy(logits + 7), one_choice(6).entropy(logits))
+    assert one_choice(6).kl_divergence(logits, logits - 3).abs().max() < 1e-12
 
 
 def test_sampling_at_the_edges_between_actions() -> None:
@@ -68,7 +58,7 @@ def test_sampling_at_the_edges_between_actions() -> None:
     edges = [0.25, 0.5, 0.75]
     below = [float(np.nextafter(edge, 0.0)) for edge in edges]
     uniforms = torch.tensor([0.0, *below, *edges, ALMOST_ONE], dtype=torch.float64)
-    assert Categorical(4).sample(torch.full((8, 4), 1.7), uniforms).tolist() == [0, 0, 1, 2, 1, 2, 3, 3]
+    assert one_choice(4).sample(torch.full((8, 4), 1.7), uniforms).tolist() == [0, 0, 1, 2, 1, 2, 3, 3]
 
 
 @settings(deadline=None)
@@ -76,7 +66,7 @@ def test_sampling_at_the_edges_between_actions() -> None:
 def test_sampling_inverts_the_cumulative_distribution(actions: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     logits, uniforms = rng.normal(0, 3, (3, 7, actions)), rng.random((3, 7))
-    drawn = Categorical(actions).sample(torch.from_numpy(logits), torch.from_numpy(uniforms))
+    drawn = one_choice(actions).sample(torch.from_numpy(logits), torch.from_numpy(uniforms))
     assert drawn.dtype == torch.int64
     for place in np.ndindex(3, 7):
         action, total = 0, 0.0
@@ -92,7 +82,7 @@ def test_actions_are_as_frequent_as_their_probabilities() -> None:
     draws = 30_000
     logits = torch.tensor([0.3, -1.0, 2.0, 0.0, -2.5, 1.0])
     uniforms = torch.rand(draws, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    counts = Categorical(6).sample(logits.expand(draws, 6), uniforms).bincount(minlength=6).numpy()
+    counts = one_choice(6).sample(logits.expand(draws, 6), uniforms).bincount(minlength=6).numpy()
     expected = draws * probabilities(logits.double().numpy())
     # 5 degrees of freedom: the sum of fair draws is above 40 less than once in a million.
     assert ((counts - expected) ** 2 / expected).sum() < 40
@@ -102,7 +92,7 @@ def test_actions_are_as_frequent_as_their_probabilities() -> None:
 def test_the_largest_uniform_numbers_give_a_valid_action(actions: int) -> None:
     logits = torch.randn(5000, actions, generator=torch.Generator().manual_seed(0)) * 3
     for largest in (torch.full((5000,), ALMOST_ONE, dtype=torch.float64), torch.full((5000,), 1 - 2**-24)):
-        drawn = Categorical(actions).sample(logits, largest)
+        drawn = one_choice(actions).sample(logits, largest)
         assert drawn.min() >= 0
         assert drawn.max() == actions - 1
 
@@ -110,7 +100,7 @@ def test_the_largest_uniform_numbers_give_a_valid_action(actions: int) -> None:
 @pytest.mark.parametrize("certain", [0, 1, 3])
 @pytest.mark.parametrize("size", [1e4, 1e30])
 def test_extreme_logits_give_finite_results(certain: int, size: float) -> None:
-    policy, logits = Categorical(4), torch.full((3, 4), -size)
+    policy, logits = one_choice(4), torch.full((3, 4), -size)
     logits[:, certain] = size
     uniforms = torch.tensor([0.0, 0.5, ALMOST_ONE], dtype=torch.float64)
     assert policy.sample(logits, uniforms).tolist() == [certain] * 3
