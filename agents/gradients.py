@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import torch
 
 from agents.network import ActorCritic, NetworkInput, NetworkOutput
-from replay.batch_mix import Batch
+from replay.mix import Batch
 
 Gradients = Sequence[torch.Tensor | None]  # of the trained parameters, in their order; None for one without influence
 

@@ -17,7 +17,7 @@ from agents.torsos.pictures import channels_last
 from agents.training_batch import TrainingBatch, make_training_batch
 from agents.vtrace import trusted_states, vtrace
 from option_flags import LossOptions, OptimizerOptions
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 
 # Statistics start as those over all updates, and become moving averages with this weight for a new update.

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,29 +21,6 @@ from replay.unroll_layout import UnrollLayout
 NEWEST_STATES_AT_ONCE = 64
 
 Distance = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # current [..., D] and other [..., D] → [...]
-
-
-class Ranking(Protocol):
-    """Distances of unrolls, smaller is nearer."""
-
-    def drift(self, rows: Rows) -> NDArray[np.float64]:
-        """Distance of the current network from the acting policy on each unroll: `[m, nbytes]` → `[m]`."""
-
-    def distance_to_newest(self, rows: Rows, newest: States) -> NDArray[np.float64]:
-        """Distance of each unroll from the nearest of the `newest` states: `[m, nbytes]` → `[m]`."""
-
-
-class RandomRanking:
-    """Random numbers in place of distances: a control that shows what a strategy does without any knowledge."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-
-    def drift(self, rows: Rows) -> NDArray[np.float64]:
-        return self._rng.random(len(rows))
-
-    def distance_to_newest(self, rows: Rows, newest: States) -> NDArray[np.float64]:
-        return self._rng.random(len(rows))
 
 
 class NetworkRanking:
@@ -90,7 +66,7 @@ class NetworkRanking:
         stacks = observed_pictures(fields, self._layout, self._states).flatten(0, 1)
         vectors = None
         if self._layout.vector_size:
-            vectors = self._layout.stored_vectors.read(fields, self._states).transpose(0, 1).flatten(0, 1)
+            vectors = fields["vectors"][:, self._states].float().transpose(0, 1).flatten(0, 1)
         return self._embed(stacks, vectors).view(*states, -1).transpose(0, 1)
 
     def _embed(self, observations: torch.Tensor, vectors: torch.Tensor | None) -> torch.Tensor:

@@ -8,7 +8,6 @@ from agents.torsos.pictures import SMALL
 from option_flags import Config
 from options.presets import CONTINUOUS, NUMBERS, SMALL_PICTURES, STANDARD
 from options.rules import UsageError
-from replay.stored_vectors import VectorPart
 from replay.unroll_layout import UnrollLayout
 from wrappers.environment import EnvironmentSpec, MakeEnvironment, environment_spec
 
@@ -39,7 +38,7 @@ def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
         real_time=config.environment.in_real_time,
         vector_size=spec.vector_size,
         one_hot_size=spec.one_hot_size,
-        vector_parts=spec.vector_parts,
+        vector_dtype=spec.vector_dtype,
         action_kind=spec.action_kind,
         action_sizes=spec.action_sizes if spec.action_kind != "discrete" else (),
         action_names=spec.action_names,
@@ -64,7 +63,7 @@ def described_spaces(layout: UnrollLayout) -> dict[str, Any]:
         "frame_shape": list(layout.frame_shape),
         "vector_size": layout.vector_size,
         "one_hot_size": layout.one_hot_size,
-        "vector_parts": [list(part) for part in layout.vector_parts],
+        "vector_dtype": layout.vector_dtype,
         "action_kind": layout.action_kind,
         "action_sizes": list(layout.action_sizes),
         "action_names": list(layout.action_names),
@@ -99,7 +98,7 @@ def _differing(content: Mapping[str, Any], layout: UnrollLayout) -> list[str]:
     now = described_spaces(layout)
     saved = content["spaces"]
     # How numbers are stored is no matter: the network sees the same.
-    pairs = {name: (now[name], saved[name]) for name in now if name != "vector_parts"}
+    pairs = {name: (now[name], saved[name]) for name in now if name != "vector_dtype"}
     pairs["action_count"] = (layout.action_count, content["action_count"])
     return [f"{name} is {here} instead of {there}" for name, (here, there) in pairs.items() if here != there]
 
@@ -108,7 +107,6 @@ def saved_layout(content: Mapping[str, Any], config: Config) -> UnrollLayout:
     """The layout of the run that saved this checkpoint; no environment is made."""
     spaces = content["spaces"].items()
     sizes: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in spaces}
-    parts = tuple(VectorPart(*part) for part in sizes.pop("vector_parts"))
     del sizes["frame_stack"]  # it follows from the options
-    spec = EnvironmentSpec(**sizes, vector_parts=parts, can_snapshot=False)
+    spec = EnvironmentSpec(**sizes, can_snapshot=False)
     return replace(unroll_layout(config, spec), action_count=content["action_count"])

@@ -96,9 +96,7 @@ def _read_replay(
     times_drawn = replay["times_drawn"].numpy().copy().view(np.int64)
     held = len(times_drawn)
     chosen = np.unique(np.linspace(0, max(0, held - 1), min(held, MOST_UNROLLS)).astype(int))
-    distances = np.zeros(held)  # 0 for an unroll that was never ranked
-    if "remembered" in replay:
-        distances = replay["remembered"].numpy().copy().view(np.float64)
+    distances = replay["distances"].numpy().copy().view(np.float64)  # 0 for an unroll that was never ranked
     rows = _rows(replay["storage"], chosen, layout)
     features = layout.array(rows, "features").astype(np.float32).mean(axis=1)
     ages = updates - layout.array(rows, "weight_version").reshape(-1)

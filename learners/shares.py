@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,19 +94,6 @@ def part_of(config: Config, rank: LearnerRank) -> Config:
 def _worker_share(workers: int, rank: int, size: int) -> int:
     """How many of the workers this learner has; 0, as many as its machine can run, is 0 for each."""
     return workers // size + (rank < workers % size)
-
-
-def equal_shares(unrolls: int, waiting: Sequence[int]) -> list[int]:
-    """How many of these unrolls each learner receives, so that all have equally many with those that wait already.
-
-    `waiting [N]` may be negative: unrolls that a learner receives without learning from them. Shares are rounded up.
-    """
-    ascending = sorted(waiting)
-    for count in range(len(waiting), 0, -1):
-        level = -(-(unrolls + sum(ascending[:count])) // count)
-        if level > ascending[count - 1]:  # the others have more already
-            break
-    return [max(0, level - each) for each in waiting]
 
 
 def use_own_cores(rank: LearnerRank) -> None:

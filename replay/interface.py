@@ -21,18 +21,10 @@ class Replay(Protocol):
     All other replays are *replayed*: when full, they replace an older unroll by the new one.
     """
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def is_fresh(self) -> bool: ...
-
-    @property
-    def share(self) -> int:
-        """How many unrolls it gives to each batch."""
-
-    @property
-    def capacity(self) -> int: ...
+    name: str
+    is_fresh: bool
+    share: int  # unrolls that it gives to each batch
+    capacity: int
 
     def __len__(self) -> int: ...
 

@@ -1,14 +1,49 @@
-"""Experience replay, put together from a storage and rules."""
+"""Standard, attentive and elite replays: a storage, and rules for what they draw and what they replace."""
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from replay.interface import Drawn
-from replay.row_layout import Rows
-from replay.rules import ReplayRules
-from replay.storage import Storage, UnrollRecords
+from replay.newest_states import NewestStates
+from replay.row_layout import Rows, array_from_bytes, array_to_bytes
+from replay.storage import Storage
+from replay.strategies import Strategy
+
+Distance = Callable[[Rows], NDArray[np.float64]]  # unrolls [m, nbytes] → [m], smaller is nearer
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """λ·n candidates are drawn uniformly; the strategy selects n of them by their distances.
+
+    λ falls linearly from `multiplier` to 1 over `annealing_updates` updates. At λ = 1 nothing is ranked.
+    """
+
+    distance: Distance
+    strategy: Strategy
+    multiplier: float
+    annealing_updates: float
+
+    def candidates(self, share: int, updates: int) -> int:
+        """How many candidates there are for a share of this many unrolls, after `updates` updates."""
+        first = self.multiplier
+        return max(share, int(max(1.0, first - (first - 1) * updates / self.annealing_updates) * share))
+
+
+@dataclass(frozen=True)
+class ReplayRules:
+    """What differs between standard, attentive and elite replays."""
+
+    ranking: Ranking | None = None  # None: every unroll is equally likely to be drawn
+    # Elite insertion: of so many unrolls, drawn at random, the one that was farthest when it was last ranked is
+    # replaced; 0: the oldest of all is.
+    eviction_candidates: int = 0
+    newest: NewestStates | None = None  # gets every unroll, and is saved with the replay
 
 
 class ReplayBuffer:
@@ -30,49 +65,90 @@ class ReplayBuffer:
     ) -> None:
         self.name = name
         self.share = share
+        self.capacity = storage.capacity
         self._storage = storage
-        self._selection, self._eviction, self._observers = rules
+        self._rules = rules
         self._warmup_unrolls = warmup_unrolls
         self._rng = rng
-        self._records = UnrollRecords(storage.capacity)
+        self._added = 0  # unrolls added so far, including those that have been replaced
+        # Of each unroll, by its index in the storage:
+        self._order = np.zeros(self.capacity, np.int64)  # how many unrolls were added before it
+        self._times_drawn = np.zeros(self.capacity, np.int64)
+        self._distances = np.zeros(self.capacity)  # when last ranked; 0 for an unroll that was never ranked
+        self._candidates: Rows | None = None  # memory for the candidates of one draw
 
     def __len__(self) -> int:
-        return len(self._records)
-
-    @property
-    def capacity(self) -> int:
-        return self._storage.capacity
+        return min(self._added, self.capacity)
 
     def unrolls_needed(self) -> int:
         return max(0, self._warmup_unrolls - len(self))
 
     def add(self, row: Rows) -> None:
-        full = len(self) == self.capacity
-        index = self._eviction.index_to_replace(self._records, self._rng) if full else len(self)
+        index = self._index_to_replace() if len(self) == self.capacity else len(self)
         self._storage.put(index, row)
-        self._records.record_new(index)
-        for observer in self._observers.values():
-            observer.observe(row)
+        self._order[index], self._times_drawn[index], self._distances[index] = self._added, 0, 0.0
+        self._added += 1
+        if self._rules.newest is not None:
+            self._rules.newest.observe(row)
+
+    def _index_to_replace(self) -> int:
+        if not self._rules.eviction_candidates:
+            return self._added % self.capacity  # the storage is a ring
+        drawn = self._draw_indices(min(self._rules.eviction_candidates, self.capacity))
+        farthest_first = np.lexsort((self._order[drawn], -self._distances[drawn]))  # of equally far ones, the oldest
+        return int(drawn[farthest_first[0]])
+
+    def _draw_indices(self, count: int) -> NDArray[np.int64]:
+        return self._rng.choice(len(self), count, replace=False)
 
     def draw(self, out: Rows, updates: int) -> Drawn:
-        selected = self._selection.select(self._storage, self._records, self._rng, updates, out)
-        times_drawn = self._records.times_drawn
-        times_drawn[selected.indices] += 1
-        mean_times_drawn = float(times_drawn[selected.indices].mean())
-        return Drawn(mean_times_drawn, selected.candidates, selected.distance_drawn, selected.distance_candidates)
+        ranking = self._rules.ranking
+        most = self.share if ranking is None else min(self.capacity, ranking.candidates(self.share, updates))
+        indices = self._draw_indices(min(most, len(self)))
+        if ranking is None or len(indices) == self.share:
+            self._storage.copy_to(indices, out)
+            return Drawn(self._count_draw(indices))
+        if self._candidates is None:  # there are never more, because λ falls
+            self._candidates = np.empty((most, out.shape[1]), np.uint8)
+        rows = self._candidates[: len(indices)]
+        self._storage.copy_to(indices, rows)
+        distances = ranking.distance(rows)
+        self._distances[indices] = np.nan_to_num(distances, nan=np.inf)
+        picked = ranking.strategy(distances, self._times_drawn[indices], self._order[indices], self.share)
+        for target, candidate in zip(out, picked, strict=True):
+            target[:] = rows[candidate]
+        return Drawn(
+            self._count_draw(indices[picked]),
+            candidates=len(indices) / self.share,
+            distance_drawn=float(distances[picked].mean()),
+            distance_candidates=float(distances.mean()),
+        )
+
+    def _count_draw(self, indices: NDArray[np.int64]) -> float:
+        """Count the draw of these unrolls; return how often they have been drawn, the mean."""
+        self._times_drawn[indices] += 1
+        return float(self._times_drawn[indices].mean())
 
     def state_dict(self) -> dict[str, Any]:
+        held = slice(len(self))
         return {
             "storage": self._storage.state_dict(),
-            **self._records.state_dict(),
+            "added": self._added,
+            "order": array_to_bytes(self._order[held]),
+            "times_drawn": array_to_bytes(self._times_drawn[held]),
+            "distances": array_to_bytes(self._distances[held]),
             # The generator's state holds integers of 128 bits, which only text keeps exactly.
             "rng": json.dumps(self._rng.bit_generator.state),
-            **{name: observer.state_dict() for name, observer in self._observers.items()},
+            **({} if self._rules.newest is None else {"newest": self._rules.newest.state_dict()}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._storage.load_state_dict(state["storage"])
-        self._records.load_state_dict(state)
+        self._added = state["added"]
+        held = slice(len(self))
+        self._order[held] = array_from_bytes(state["order"], np.int64)
+        self._times_drawn[held] = array_from_bytes(state["times_drawn"], np.int64)
+        self._distances[held] = array_from_bytes(state["distances"], np.float64)
         self._rng.bit_generator.state = json.loads(state["rng"])
-        for name, observer in self._observers.items():
-            observer.load_state_dict(state[name])
+        if self._rules.newest is not None:
+            self._rules.newest.load_state_dict(state["newest"])

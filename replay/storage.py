@@ -1,6 +1,5 @@
-"""Where replays keep their unrolls: rows at indices, raw or compressed, and what is recorded about each of them."""
+"""Where replays keep their unrolls: rows at indices, raw or compressed."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -9,23 +8,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from replay.row_layout import Rows, array_from_bytes, array_to_bytes
+from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 
 # Bytes of memory for one blob besides its content: the header of a bytes object (33), rounding and header of malloc
 # (16), an entry of the list (8, and up to an eighth more that the list reserves).
 BLOB_OVERHEAD = 64
+HIGH_COMPRESSION_LEVELS = range(1, 13)  # of lz4; 0 is its fast mode
 
 
 class Storage(Protocol):
     """Rows at the indices 0 to capacity - 1. They are filled in this order before any row is replaced."""
 
-    @property
-    def capacity(self) -> int: ...
-
-    @property
-    def bytes_held(self) -> int:
-        """Memory of the rows it holds now."""
+    capacity: int
 
     def put(self, index: int, row: Rows) -> None:
         """Keep a copy of `row [nbytes]` at `index`; replaces the row that was there."""
@@ -43,17 +38,9 @@ class RawStorage:
     """Uncompressed rows. The operating system provides the memory only as rows are written."""
 
     def __init__(self, capacity: int, nbytes: int) -> None:
+        self.capacity = capacity
         self._rows: Rows = np.empty((capacity, nbytes), dtype=np.uint8)
-        self._nbytes = nbytes
         self._held = 0
-
-    @property
-    def capacity(self) -> int:
-        return len(self._rows)
-
-    @property
-    def bytes_held(self) -> int:
-        return self._held * self._nbytes
 
     def put(self, index: int, row: Rows) -> None:
         self._rows[index] = row
@@ -64,14 +51,10 @@ class RawStorage:
             target[:] = self._rows[index]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"capacity": self.capacity, "rows": torch.from_numpy(self._rows[: self._held])}
+        return {"rows": torch.from_numpy(self._rows[: self._held])}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         rows = state["rows"].numpy()
-        if state["capacity"] != self.capacity or rows.shape[1] != self._nbytes or len(rows) > self.capacity:
-            raise ValueError(
-                f"the saved rows {rows.shape} of a capacity of {state['capacity']} do not fit {self._rows.shape}"
-            )
         self._rows[: len(rows)] = rows
         self._held = len(rows)
 
@@ -117,21 +100,11 @@ class CompressedStorage:
     """Each row is compressed on its own."""
 
     def __init__(self, capacity: int, codec: UnrollCodec) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
         self._codec = codec
         self._blobs: list[bytes] = []
 
-    @property
-    def capacity(self) -> int:
-        return self._capacity
-
-    @property
-    def bytes_held(self) -> int:
-        return sum(map(len, self._blobs)) + BLOB_OVERHEAD * len(self._blobs)
-
     def put(self, index: int, row: Rows) -> None:
-        if not 0 <= index < self._capacity:
-            raise IndexError(f"index {index} is outside of the capacity of {self._capacity}")
         blob = self._codec.encode(row)
         if index == len(self._blobs):
             self._blobs.append(blob)
@@ -143,50 +116,7 @@ class CompressedStorage:
             self._codec.decode(self._blobs[index], target)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"capacity": self._capacity, "blobs": list(self._blobs)}
+        return {"blobs": list(self._blobs)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        blobs: Sequence[bytes | memoryview] = state["blobs"]
-        if state["capacity"] != self._capacity or len(blobs) > self._capacity:
-            raise ValueError(
-                f"{len(blobs)} saved rows of a capacity of {state['capacity']} do not fit {self._capacity} rows"
-            )
-        self._blobs = [bytes(blob) for blob in blobs]
-
-
-HIGH_COMPRESSION_LEVELS = range(1, 13)  # of lz4; 0 is its fast mode
-
-
-class UnrollRecords:
-    """Arrays `[capacity]` with one entry per unroll; only the first `len(records)` entries are in use."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.added = 0  # unrolls added so far, including those that have been replaced
-        self.order = np.zeros(capacity, dtype=np.int64)  # how many unrolls were added before this one
-        self.times_drawn = np.zeros(capacity, dtype=np.int64)
-        self.distances = np.zeros(capacity)  # when last ranked; 0 for an unroll that was never ranked
-
-    def __len__(self) -> int:
-        return min(self.added, self.capacity)
-
-    def record_new(self, index: int) -> None:
-        """A new unroll is now at `index`."""
-        self.order[index] = self.added
-        self.times_drawn[index] = 0
-        self.distances[index] = 0.0
-        self.added += 1
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "added": self.added,
-            "order": array_to_bytes(self.order[: len(self)]),
-            "times_drawn": array_to_bytes(self.times_drawn[: len(self)]),
-            "remembered": array_to_bytes(self.distances[: len(self)]),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.added = state["added"]
-        self.order[: len(self)] = array_from_bytes(state["order"], np.int64)
-        self.times_drawn[: len(self)] = array_from_bytes(state["times_drawn"], np.int64)
-        self.distances[: len(self)] = array_from_bytes(state["remembered"], np.float64)
+        self._blobs = [bytes(blob) for blob in state["blobs"]]

@@ -7,11 +7,9 @@ worker saw it; each step adds one frame. The part of an observation that is no p
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from replay.row_layout import Declared, RowLayout
-from replay.stored_vectors import StoredVectors, VectorPart
 
 # One of n actions; one choice for each of several factors; real numbers from a normal distribution for each dimension.
 ActionKind = Literal["discrete", "product", "gaussian"]
@@ -36,7 +34,7 @@ class UnrollLayout(RowLayout):
     real_time: bool = False  # frames are played by the clock, and decisions made by inference processes
     vector_size: int = 0  # numbers of an observation besides the picture
     one_hot_size: int = 0  # how many of them, the last ones, are 0 or 1 and need no normalisation
-    vector_parts: tuple[VectorPart, ...] = ()  # how unrolls store these numbers; (): all as float32
+    vector_dtype: str = "float32"  # in which unrolls store these numbers; one that holds all of them exactly
     action_kind: ActionKind = "discrete"
     action_sizes: tuple[int, ...] = ()  # product: the number of actions in each factor; gaussian: one 1 per dimension
     action_names: tuple[str, ...] = ()  # discrete actions of an Atari game: what the joystick does, such as UPFIRE
@@ -55,14 +53,6 @@ class UnrollLayout(RowLayout):
     @property
     def has_pictures(self) -> bool:
         return self.frame_stack > 0
-
-    @cached_property
-    def stored_vectors(self) -> StoredVectors:
-        """How vectors are written to unrolls and read from them."""
-        parts = self.vector_parts or (VectorPart("float32", self.vector_size),)
-        if sum(part.size for part in parts) != self.vector_size:
-            raise ValueError(f"the parts of a vector must have {self.vector_size} numbers together, not {parts}")
-        return StoredVectors(parts)
 
     @property
     def declared(self) -> Sequence[Declared]:
@@ -93,7 +83,7 @@ class UnrollLayout(RowLayout):
         if self.reported_info:
             fields.append(("reported_info", (len(self.reported_info), 2), "float32"))  # sum; steps that had the entry
         if self.vector_size:
-            fields += self.stored_vectors.declared(steps + 1)
+            fields.append(("vectors", (steps + 1, self.vector_size), self.vector_dtype))  # float32 everywhere else
         if self.delayed_actions:
             fields += [
                 ("valid", (steps,), "uint8"),  # the action took effect; the fields of other steps mean nothing

@@ -7,12 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
-from replay.stored_vectors import VectorPart
 from replay.unroll_layout import ActionKind
 from wrappers.environment import NO_FRAME, NO_VECTOR, EnvironmentSpec, FinishedGame, Observation, Watch
 
 SIZE, VECTOR = 12, 5
-PARTS = (VectorPart("int16", 2), VectorPart("float32", 1), VectorPart("choice", 2))  # of the vector
 SIZES: dict[ActionKind, tuple[int, ...]] = {"discrete": (3,), "product": (3, 2, 4), "gaussian": (1, 1)}
 
 
@@ -29,7 +27,6 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
         vectors: bool,
         kind: ActionKind,
         sizes: tuple[int, ...],
-        parts: tuple[VectorPart, ...],
         watch: Watch = lambda picture, score: None,
     ) -> None:
         self._watch = watch
@@ -41,7 +38,7 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
             action_kind=kind,
             action_sizes=sizes,
             can_snapshot=False,
-            vector_parts=parts if vectors else (),
+            vector_dtype="int16",
         )
         self.observation_space = gymnasium.spaces.Tuple([])  # type: ignore[assignment]
         self.action_space = gymnasium.spaces.Discrete(1)
@@ -97,9 +94,8 @@ class MakeScripted:
         vectors: bool,
         kind: ActionKind,
         sizes: tuple[int, ...] | None = None,
-        parts: tuple[VectorPart, ...] = PARTS,
     ) -> None:
-        self._arguments = pictures, vectors, kind, SIZES[kind] if sizes is None else sizes, parts
+        self._arguments = pictures, vectors, kind, SIZES[kind] if sizes is None else sizes
 
     def __call__(self, options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> ScriptedSpaces:
         return ScriptedSpaces(seed, *self._arguments, *([] if watch is None else [watch]))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from learners.agreement import GroupAgreement, LearnerMessage
-from learners.shares import equal_shares
 from reports.sinks import Sink
 from run_files.metrics import Episode
 from training.checkpoint_saver import NOTHING, WITH_REPLAYS, CheckpointSaver
@@ -125,15 +124,3 @@ class Housekeeping:
         """
         progress = self._run.progress
         return progress.anything_new and (finished or progress.is_complete or not self._run.config.run.reproducible)
-
-
-def share_unrolls(run: Run) -> None:
-    """Divide the unrolls of this run among the learners, so that none runs out of batches much before the others.
-
-    A resumed learner may have more in its queue than another one, or less: replays of a learner that was lost are
-    empty. The number of unrolls is that of the first learner, whose steps are those of the run.
-    """
-    with run.learners.guarded():
-        told = run.learners.of_all((run.progress.unrolls_of_run, run.mix.unrolls_waiting()))
-    waiting = [each for _, each in told]
-    run.progress.own_share = equal_shares(told[0][0], waiting)[run.rank.index]

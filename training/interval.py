@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from run_files.metrics import JsonValue
 

@@ -5,22 +5,19 @@ from copy import deepcopy
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from agents.network import ActorCritic
-from agents.ranking import NetworkRanking, RandomRanking, Ranking
+from agents.ranking import NetworkRanking
 from option_flags import ReplayOptions
 from options.batch_uses import ONCE, BatchUses
 from options.replay_options import ReplaySpec
-from replay.batch_mix import BatchMix, Mix
 from replay.interface import Replay
-from replay.mix_ahead import MixAhead
+from replay.mix import BatchMix, Mix, MixAhead
 from replay.newest_states import NewestStates
-from replay.queue import CircularQueue, QueueReplay
-from replay.replay_buffer import ReplayBuffer
-from replay.row_layout import Rows
-from replay.rules import STRATEGIES, MostDrifted, Oldest, Ranked, ReplayRules, Uniform, lowest
+from replay.queue import QueueReplay
+from replay.replay_buffer import Distance, Ranking, ReplayBuffer, ReplayRules
 from replay.storage import CompressedStorage, RawStorage, Storage, UnrollCodec
+from replay.strategies import STRATEGIES
 from replay.unroll_layout import UnrollLayout
 from training.run import Run
 from workers.random_streams import stream_of
@@ -80,50 +77,47 @@ def make_replays(
         options.replays, options.shares, options.warmup_unrolls, children, strict=True
     ):
         if entry.type == "queue":
-            replays.append(make_queue(entry.capacity, share, layout.nbytes, batch_uses))
+            uses = batch_uses.uses, batch_uses.first_uses
+            replays.append(QueueReplay(entry.capacity, share, layout.nbytes, *uses))
             continue
         storage, rng = make_storage(options, entry.capacity, layout), np.random.default_rng(child)
-        random = entry.dist_function == "random"
-        ranking = RandomRanking(rng) if random else NetworkRanking(network, layout, entry)
-        rules = replay_rules(entry, share, layout, ranking, planned_updates)
+        newest = NewestStates(layout) if entry.type == "attentive" else None
+        distance = distance_of_unrolls(entry, network, layout, newest, rng)
+        rules = replay_rules(entry, distance, newest, planned_updates)
         replays.append(ReplayBuffer(entry.type, storage, rules, share, warmup_unrolls, rng))
     return replays
 
 
-def make_queue(capacity: int, share: int, nbytes: int, batch_uses: BatchUses) -> Replay:
-    """A queue that gives each unroll once, or the circular buffer of IMPACT."""
-    if batch_uses == ONCE:
-        return QueueReplay(capacity, share, nbytes)
-    return CircularQueue(capacity, share, nbytes, batch_uses.uses, batch_uses.first_uses)
-
-
 def replay_rules(
-    entry: ReplaySpec, share: int, layout: UnrollLayout, ranking: Ranking, planned_updates: int
+    entry: ReplaySpec, distance: Distance, newest: NewestStates | None, planned_updates: int
 ) -> ReplayRules:
-    """The rules of a standard, attentive or elite replay that gives `share` unrolls to each batch."""
+    """The rules of a standard, attentive or elite replay."""
     if entry.type == "standard":
-        return ReplayRules(Uniform(), Oldest())
-
-    multiplier, annealing_updates = entry.lambda_batch_multiplier, entry.alfa_annealing_factor * planned_updates
-    sizes = entry.most_candidates(share), layout.nbytes
-    if entry.type == "attentive":
-        newest = NewestStates(layout)
-
-        def distance_to_newest(rows: Rows) -> NDArray[np.float64]:
-            return ranking.distance_to_newest(rows, newest.states())
-
-        return ReplayRules(
-            Ranked(distance_to_newest, lowest, multiplier, annealing_updates, *sizes), Oldest(), {"newest": newest}
-        )
-
-    if entry.type != "elite":
-        raise ValueError(f"a {entry.type} replay has no rules here")
-    strategy = STRATEGIES[entry.elite_sampling_strategy]
-    elite_insertion = entry.insert_strategy == "elite_insertion"
+        return ReplayRules()
+    strategy = STRATEGIES[entry.elite_sampling_strategy if entry.type == "elite" else "lowest"]
+    annealing_updates = entry.alfa_annealing_factor * planned_updates
     return ReplayRules(
-        Ranked(ranking.drift, strategy, multiplier, annealing_updates, *sizes),
-        MostDrifted(entry.elite_batch_size) if elite_insertion else Oldest(),
+        Ranking(distance, strategy, entry.lambda_batch_multiplier, annealing_updates),
+        eviction_candidates=entry.elite_batch_size if entry.insert_strategy == "elite_insertion" else 0,
+        newest=newest,
     )
+
+
+def distance_of_unrolls(
+    entry: ReplaySpec,
+    network: ActorCritic,
+    layout: UnrollLayout,
+    newest: NewestStates | None,
+    rng: np.random.Generator,
+) -> Distance:
+    """What a replay ranks by: how far the policy has drifted since an unroll, or how far the newest states are from it.
+
+    Random numbers are a control that shows what a strategy does without any knowledge.
+    """
+    if entry.dist_function == "random":
+        return lambda rows: rng.random(len(rows))
+    ranking = NetworkRanking(network, layout, entry)
+    return ranking.drift if newest is None else lambda rows: ranking.distance_to_newest(rows, newest.states())
 
 
 def make_storage(options: ReplayOptions, capacity: int, layout: UnrollLayout) -> Storage:

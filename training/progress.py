@@ -12,7 +12,7 @@ import torch
 from learners.agreement import Game, LearnerMessage
 from learners.rank import LearnerRank
 from option_flags import Config
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import reaches_return
@@ -32,7 +32,7 @@ class Progress:
         config: Config,
         layout: UnrollLayout,
         action_timing: ActionTiming | None = None,  # in a game that does not wait
-        rank: LearnerRank = ONLY_LEARNER,  # each receives its share of the steps left at the start: see `own_share`
+        rank: LearnerRank = ONLY_LEARNER,  # each receives an equal share of the steps left
         first_worker: int = 0,  # the number of this learner's first worker among those of all
     ) -> None:
         self._layout = layout
@@ -44,7 +44,6 @@ class Progress:
         self.begin()
         self._learners = rank.size
         self._own_unrolls = 0  # that this learner has received in this run
-        self.own_share: int | None = None  # unrolls that this learner receives in this run; None: an equal share
         self._first_worker = first_worker
         self._unsent = LearnerMessage()  # what the other learners do not know yet
         self.agent_steps = 0  # of all learners, as far as this one knows
@@ -120,14 +119,9 @@ class Progress:
 
     @property
     def unrolls_left(self) -> int:
-        """How many more unrolls this learner receives."""
-        share = -(-self.unrolls_of_run // self._learners) if self.own_share is None else self.own_share
+        """How many more unrolls this learner receives; its share of the run's is rounded up."""
+        share = -((self.parent_steps - self.max_steps) // (self._layout.unroll_length * self._learners))
         return max(0, share - self._own_unrolls)
-
-    @property
-    def unrolls_of_run(self) -> int:
-        """How many unrolls all learners receive in this run."""
-        return max(0, -((self.parent_steps - self.max_steps) // self._layout.unroll_length))
 
     @property
     def steps_left(self) -> bool:

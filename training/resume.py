@@ -10,7 +10,7 @@ from agents.spaces import check_observations, check_spaces
 from agents.torsos.own_torso import note_on_source
 from option_flags import Config
 from options.rules import UsageError
-from replay.batch_mix import Mix
+from replay.mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import (
     BEST_EVAL,

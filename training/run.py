@@ -10,7 +10,7 @@ from learners.group import LearnerGroup, OneLearner
 from machine.machine_setup import Machine
 from machine.stop_signals import StopSignals
 from option_flags import Config
-from replay.batch_mix import Mix
+from replay.mix import Mix
 from replay.unroll_layout import UnrollLayout
 from reports.console import Console
 from training.progress import Progress

@@ -22,7 +22,7 @@ from reports.run_header import NetworkInUse, run_header
 from reports.sinks import make_sinks
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.run_folder import LOGS, MESSAGES
-from training.housekeeping import Housekeeping, share_unrolls
+from training.housekeeping import Housekeeping
 from training.loop import training_loop
 from training.make_replays import make_mix
 from training.run import Run
@@ -60,7 +60,6 @@ def train(
         run.learner = parts.enter_context(closing(make_learner(run)))
         run.mix = parts.enter_context(closing(make_mix(run)))
         run.resume.restore_replays(run.mix)
-        share_unrolls(run)
         run.progress.begin()
         with closing(start_actors(run)) as run.actors:
             housekeeping = parts.enter_context(closing(Housekeeping(run, sinks, summary)))

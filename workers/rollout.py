@@ -123,7 +123,7 @@ class Rollout:
                 for e, action in enumerate(each_action(decision.actions), environments.start):
                     self._step(e, action, unrolls, t)
                 if self._layout.vector_size:
-                    self._layout.stored_vectors.write(unrolls, (environments, t + 1), self._vectors[environments])
+                    unrolls["vectors"][environments, t + 1] = self._vectors[environments]
                 if t + 1 < self._layout.unroll_length:  # the next unroll starts with newer weights
                     self._request(group)
                 self._clock.lap(ENVIRONMENT)
@@ -167,7 +167,7 @@ class Rollout:
         if self._layout.has_pictures:
             unrolls["frames"][:, : self._layout.frame_stack] = self._stacks
         if self._layout.vector_size:
-            self._layout.stored_vectors.write(unrolls, (slice(None), 0), self._vectors)
+            unrolls["vectors"][:, 0] = self._vectors
         unrolls["first_lstm_state"][:] = self._state.lstm_state
         unrolls["first_action"][:] = self._state.previous_actions
         unrolls["first_reward"][:] = self._state.previous_rewards

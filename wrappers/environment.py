@@ -10,7 +10,6 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
-from replay.stored_vectors import VectorPart
 from replay.unroll_layout import ActionKind
 
 Watch: TypeAlias = Callable[[NDArray[np.uint8], float], None]  # colour picture [height, width, 3], score so far
@@ -64,7 +63,7 @@ class EnvironmentSpec:
     action_kind: ActionKind
     action_sizes: tuple[int, ...]
     can_snapshot: bool  # its state can be saved, so a resumed run can continue its episodes
-    vector_parts: tuple[VectorPart, ...] = ()  # how unrolls store the vector; (): all as float32
+    vector_dtype: str = "float32"  # in which unrolls store the vector; it holds all of its numbers exactly
     action_names: tuple[str, ...] = ()  # of an Atari game: what the joystick does, such as UPFIRE
     reported_info: tuple[str, ...] = ()  # entries of `info` that a run reports
 

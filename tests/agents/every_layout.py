@@ -13,7 +13,7 @@ from agents.gradients import Record
 from agents.learner import Learner
 from agents.network import ActorCritic
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS
 

@@ -13,7 +13,7 @@ from agents.learner import Learner
 from agents.network import ActorCritic, NetworkInput
 from agents.training_batch import make_training_batch
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.slow_versions import Array
 

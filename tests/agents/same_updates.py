@@ -8,7 +8,7 @@ import torch
 
 from agents.learner import Learner
 from option_flags import LossOptions, OptimizerOptions
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from tests.agents.learners import ALL_TERMS, reported
 from tests.agents.test_impact import IMPACT
 

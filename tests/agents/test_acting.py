@@ -9,7 +9,7 @@ from agents.learner import Learner
 from agents.network import ActorCritic
 from agents.training_batch import make_training_batch
 from option_flags import LossOptions, OptimizerOptions
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.networks import picture_network
 

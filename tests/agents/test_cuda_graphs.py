@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from agents.gradients import FIRST_BATCHES, RecordedBatches, Recording
 from option_flags import LossOptions
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.every_layout import every_layout, learner_of, network_of, played
 from tests.agents.learners import LSTM_LAYOUT, make_batch, make_learner

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from agents.network import NetworkInput
 from option_flags import LossOptions, OptimizerOptions
 from options.learning_options import LOSS_TERMS
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import (
     ALL_TERMS,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from agents.network import ActorCritic
-from agents.ranking import NetworkRanking, RandomRanking, evenly_spaced
+from agents.ranking import NetworkRanking, evenly_spaced
 from option_flags import NetworkOptions
 from options.replay_options import ReplaySpec
 from replay.newest_states import States
@@ -229,17 +229,3 @@ def test_padding_for_the_device_changes_nothing(monkeypatch: pytest.MonkeyPatch,
         unpadded, (ranking.drift(rows), ranking.distance_to_newest(rows, pictures(newest))), strict=True
     ):
         np.testing.assert_allclose(more, few, rtol=1e-4, atol=1e-6)
-
-
-def test_random_distances_depend_on_the_generator_and_not_on_the_unrolls() -> None:
-    """They are uniform in [0, 1), for both kinds of distances, and a restored generator repeats them."""
-    rows, newest = np.zeros((2_000, 3), np.uint8), np.zeros((1, 2, 20, 20), np.uint8)
-    rng = np.random.default_rng(0)
-    ranking, state = RandomRanking(rng), rng.bit_generator.state
-    drift, distances = ranking.drift(rows), ranking.distance_to_newest(rows, pictures(newest))
-    assert drift.shape == distances.shape == (2_000,)
-    for numbers in (drift, distances):
-        assert numbers.min() >= 0 and numbers.max() < 1 and abs(numbers.mean() - 0.5) < 0.03
-    assert abs(np.corrcoef(drift, distances)[0, 1]) < 0.1
-    rng.bit_generator.state = state
-    np.testing.assert_array_equal(ranking.drift(rows), drift)

@@ -1,4 +1,4 @@
-"""Unrolls that store vectors in small types are learned from and ranked exactly as those that store float32."""
+"""Unrolls that store vectors in a small type are learned from and ranked exactly as those that store float32."""
 
 from dataclasses import replace
 
@@ -11,22 +11,13 @@ from agents.network import ActorCritic
 from agents.ranking import NetworkRanking
 from option_flags import NetworkOptions, OptimizerOptions
 from options.replay_options import ReplaySpec
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.newest_states import NewestStates
 from replay.row_layout import Rows
-from replay.stored_vectors import VectorPart
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS
 
 STEPS, UNROLLS = 4, 6
-PARTS = (
-    VectorPart("uint8", 2),
-    VectorPart("float32", 2),
-    VectorPart("int16", 1),
-    VectorPart("choice", 3),
-    VectorPart("uint8", 2),
-    VectorPart("choice", 2),
-)
 SMALL = UnrollLayout(
     unroll_length=STEPS,
     frame_stack=2,
@@ -35,9 +26,9 @@ SMALL = UnrollLayout(
     feature_size=3,
     vector_size=12,
     one_hot_size=7,
-    vector_parts=PARTS,
+    vector_dtype="int16",
 )
-FLOAT = replace(SMALL, vector_parts=())
+FLOAT = replace(SMALL, vector_dtype="float32")
 
 
 def unrolls(layout: UnrollLayout) -> Rows:
@@ -54,13 +45,10 @@ def unrolls(layout: UnrollLayout) -> Rows:
     states = (UNROLLS, STEPS + 1)
     vectors = [
         rng.integers(0, 256, (*states, 2)),
-        rng.normal(3, 2, (*states, 2)),
-        rng.integers(-300, 300, (*states, 1)),
-        np.eye(3)[rng.integers(3, size=states)],
-        rng.integers(0, 2, (*states, 2)),
-        np.eye(2)[rng.integers(2, size=states)],
+        rng.integers(-300, 300, (*states, 3)),
+        rng.integers(0, 2, (*states, 7)),
     ]
-    layout.stored_vectors.write(fields, (), np.concatenate(vectors, -1).astype(np.float32))
+    fields["vectors"][:] = np.concatenate(vectors, -1)
     return rows
 
 

@@ -9,12 +9,11 @@ import pytest
 from agents.learner import Learner
 from option_flags import LossOptions
 from options.batch_uses import BatchUses
-from replay.batch_mix import Batch, BatchMix
 from replay.interface import Replay
-from replay.queue import CircularQueue
+from replay.mix import Batch, BatchMix
+from replay.queue import QueueReplay
 from tests.agents.learners import LAYOUT, make_batch, make_learner, weights_of
 from tests.agents.test_impact import IMPACT
-from training.make_replays import make_queue
 
 SHARE = 2
 
@@ -25,7 +24,7 @@ def options_of(batches: int, uses: int, period: int) -> LossOptions:
 
 def drawn_batches(uses: BatchUses, others: tuple[Replay, ...] = ()) -> Iterator[Batch]:
     """The batches of a run without end, from random unrolls."""
-    mix = BatchMix((make_queue(SHARE, SHARE, LAYOUT.nbytes, uses), *others), LAYOUT)
+    mix = BatchMix((QueueReplay(SHARE, SHARE, LAYOUT.nbytes, uses.uses, uses.first_uses), *others), LAYOUT)
     updates = seed = 0
     while True:
         while not mix.ready():
@@ -80,7 +79,7 @@ def test_a_mixed_batch_is_always_computed() -> None:
     options = options_of(2, 2, 100)
     learner = make_learner(options)
     counted = counting(learner)
-    other = CircularQueue(SHARE, SHARE, LAYOUT.nbytes, 2, (1, 2))
+    other = QueueReplay(SHARE, SHARE, LAYOUT.nbytes, 2, (1, 2))
     assert other.is_fresh
     for _, batch in zip(range(6), drawn_batches(options.batch_uses, (other,)), strict=False):
         learner.update(batch)

@@ -28,9 +28,8 @@ from machine.device import choose_precision
 from option_flags import Config
 from options.replay_options import ReplaySpec
 from replay.newest_states import NewestStates
-from replay.replay_buffer import ReplayBuffer
+from replay.replay_buffer import ReplayBuffer, ReplayRules
 from replay.row_layout import Rows
-from replay.rules import Oldest, ReplayRules, Uniform
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.metrics import read_metrics
@@ -56,7 +55,7 @@ def saved_rows(checkpoint: Checkpoint, config: Config, layout: UnrollLayout) -> 
     state = read_tensor_file(newest)["mix"]["replays"][entry]
     size = min(state["added"], config.replay.replays[entry].capacity)
     storage = make_storage(config.replay, config.replay.replays[entry].capacity, layout)
-    replay = ReplayBuffer("elite", storage, ReplayRules(Uniform(), Oldest()), size, size, np.random.default_rng(0))
+    replay = ReplayBuffer("elite", storage, ReplayRules(), size, size, np.random.default_rng(0))
     replay.load_state_dict(state)
     rows = np.zeros((size, layout.nbytes), dtype=np.uint8)
     replay.draw(rows, updates=0)

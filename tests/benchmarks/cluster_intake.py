@@ -18,7 +18,7 @@ from cluster.rounds import Arrived, RoundIntake, RoundSlots, longest_round, pack
 from option_flags import Config
 from processes.child import Child, start_child
 from processes.messages import Kind, receive
-from replay.batch_mix import BatchMix
+from replay.mix import BatchMix
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.recording import record_untrained

@@ -12,7 +12,7 @@ from agents.acting import weight_count
 from agents.learner import Learner
 from machine.machine_setup import choose_slots_per_worker
 from processes.pool import ChildPool
-from replay.batch_mix import BatchMix
+from replay.mix import BatchMix
 from tests.benchmarks.recorded_worker import RecordedWorker
 from tests.benchmarks.recording import record_untrained
 from tests.benchmarks.stages import Bench

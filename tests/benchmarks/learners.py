@@ -19,7 +19,7 @@ from agents.gradients import Peers
 from agents.learner import Learner
 from learners.group import LearnerGroup
 from option_flags import Config
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from tests.benchmarks.stages import Bench
 from tests.learners.groups import run_group
 

@@ -36,7 +36,7 @@ from agents.spaces import make_unroll_layout
 from machine.capacity import usable_memory
 from machine.device import choose_precision
 from option_flags import Config
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.row_layout import Rows
 from replay.storage import BLOB_OVERHEAD, Storage, UnrollCodec
 from replay.unroll_layout import UnrollLayout
@@ -159,13 +159,15 @@ def measure(played: Played, capacity: int, compressed: bool, level: int, rounds:
     filling = fill(storage, played, order)
     grown = resident() - before
     drawing, learning = in_turns(storage, played, rounds, rng)
+    kept = storage.state_dict()
+    held = kept["rows"].nbytes if "rows" in kept else sum(len(blob) + BLOB_OVERHEAD for blob in kept["blobs"])
     return Result(
         game=played.game,
         policy=played.policy,
         capacity=capacity,
         storage=f"lz4, {level}" if compressed else "raw",
-        bytes_per_unroll=storage.bytes_held / capacity,
-        of_frames=storage.bytes_held / capacity / played.layout.field("frames").nbytes,
+        bytes_per_unroll=held / capacity,
+        of_frames=held / capacity / played.layout.field("frames").nbytes,
         rss_per_unroll=grown / capacity,
         adds_per_second=capacity / filling,
         draws_per_second=1 / drawing,

@@ -20,7 +20,7 @@ from agents.spaces import make_unroll_layout
 from agents.torsos.pictures import channels_last
 from machine.device import choose_device, choose_precision, prepare_torch
 from option_flags import Config
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.environment import WIDTH, Actions, by_hand, our_chain, vector_env

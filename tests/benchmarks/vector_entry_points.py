@@ -52,7 +52,7 @@ class VectorRollout(Rollout):
             for e in np.flatnonzero(done).tolist():
                 self._state.restart(e)
             self._vectors[:] = seen
-            self._layout.stored_vectors.write(unrolls, (slice(None), t + 1), seen)
+            unrolls["vectors"][:, t + 1] = seen
             unrolls["weight_version"][:] = version
 
 

@@ -13,7 +13,7 @@ from agents.gradients import Recording, record_on_gpu
 from agents.learner import Learner
 from agents.network import ActorCritic
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.every_layout import every_layout, learner_of, network_of, played
 from tests.agents.learners import (

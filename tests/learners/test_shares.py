@@ -76,24 +76,6 @@ def test_each_learner_gets_its_share() -> None:
     assert part_of(config, LearnerRank()) is config
 
 
-@pytest.mark.parametrize(
-    ("unrolls", "waiting", "expected"),
-    [
-        (10, [0, 0], [5, 5]),
-        (11, [0, 0], [6, 6]),
-        (10, [3, 1], [4, 6]),
-        (3, [8, 0, 1], [0, 2, 1]),
-        (6, [-4, 0], [5, 1]),
-        (0, [2, 1], [0, 0]),
-        (7, [3], [7]),
-    ],
-)
-def test_what_each_learner_receives_makes_up_for_what_waits(
-    unrolls: int, waiting: list[int], expected: list[int]
-) -> None:
-    assert shares.equal_shares(unrolls, waiting) == expected
-
-
 @pytest.mark.parametrize(("workers", "counts"), [(5, [3, 2]), (7, [3, 2, 2]), (4, [1, 1, 1, 1])])
 def test_all_workers_are_divided_among_the_learners(workers: int, counts: list[int]) -> None:
     learners = len(counts)

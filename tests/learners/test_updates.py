@@ -13,7 +13,7 @@ from agents.network import ActorCritic
 from learners import group as learner_group
 from learners.group import LearnerGroup
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS, LAYOUT, LSTM_LAYOUT, make_batch
 from tests.agents.test_cuda_graphs import record

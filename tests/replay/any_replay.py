@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.ranking import Ranking
 from options.batch_uses import ONCE, BatchUses
 from options.replay_options import ReplaySpec
 from replay.interface import Replay
-from replay.newest_states import States
+from replay.newest_states import NewestStates
+from replay.queue import QueueReplay
 from replay.replay_buffer import ReplayBuffer
 from replay.row_layout import Rows
 from replay.storage import CompressedStorage, RawStorage, Storage, UnrollCodec
 from tests.replay.numbered_rows import LAYOUT, NBYTES, numbers
-from training.make_replays import make_queue, replay_rules
+from training.make_replays import replay_rules
 
 MakeStorage = Callable[[int], Storage]  # capacity → a storage of numbered rows
 ToDistances = Callable[[list[int]], Sequence[float]]  # numbers of the candidates → their distances
@@ -47,20 +47,6 @@ def scattered(of: list[int]) -> list[float]:
     return [number * 2654435761 % 2**32 / 2**32 for number in of]
 
 
-class GivenDistances(Ranking):
-    """Ranks by a function of the rows' numbers instead of a network."""
-
-    def __init__(self, distances: ToDistances) -> None:
-        self._of = distances
-
-    def drift(self, rows: Rows) -> NDArray[np.float64]:
-        return np.array(self._of(numbers(rows)), np.float64)
-
-    def distance_to_newest(self, rows: Rows, newest: States) -> NDArray[np.float64]:
-        assert newest.stacks.shape[1:] == (LAYOUT.frame_stack, *LAYOUT.frame_shape[1:])
-        return self.drift(rows)
-
-
 def make_replay(
     options: ReplaySpec,
     share: int,
@@ -74,8 +60,15 @@ def make_replay(
 ) -> Replay:
     """A replay with the rules of its type; without `warmup_unrolls` it needs as many unrolls as its share."""
     if options.type == "queue":
-        return make_queue(options.capacity, share, NBYTES, batch_uses)
-    rules = replay_rules(options, share, LAYOUT, GivenDistances(distances), planned_updates)
+        return QueueReplay(options.capacity, share, NBYTES, batch_uses.uses, batch_uses.first_uses)
+    newest = NewestStates(LAYOUT) if options.type == "attentive" else None
+
+    def distance(rows: Rows) -> NDArray[np.float64]:
+        if newest is not None:
+            assert newest.states().stacks.shape[1:] == (LAYOUT.frame_stack, *LAYOUT.frame_shape[1:])
+        return np.array(distances(numbers(rows)), np.float64)
+
+    rules = replay_rules(options, distance, newest, planned_updates)
     storage = make_storage(options.capacity)
     warmup_unrolls = share if warmup_unrolls is None else warmup_unrolls
     return ReplayBuffer(options.type, storage, rules, share, warmup_unrolls, rng)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from option_flags import Config, ReplayOptions
 from options.batch_uses import ONCE, BatchUses
-from replay.batch_mix import BatchMix
 from replay.interface import Replay
-from replay.mix_ahead import MixAhead
+from replay.mix import BatchMix, MixAhead
 from tests.replay.any_replay import make_replay
 from tests.replay.numbered_rows import LAYOUT, numbers, row, through_a_tensor_file
 
@@ -205,32 +204,6 @@ def test_the_fullest_queue_limits_the_accepted_unrolls() -> None:
     assert mix.unrolls_accepted() == 0
     assert numbers(mix.mix(0).rows.numpy()) == [0, 1, 0, 1]
     assert mix.unrolls_accepted() == 2
-
-
-@pytest.mark.parametrize("ahead", [None, 1])
-def test_unrolls_are_waiting_until_they_are_learned_from(ahead: int | None) -> None:
-    mix = mix_of([Entry("queue", 8, 2), Entry("standard", 20, 2)], warmup_factor=0.25)
-    opened = mix if ahead is None else MixAhead(mix, ahead, lambda: 0, lambda rows: None)
-    waiting = []
-    for number in range(11):
-        waiting.append(opened.unrolls_waiting())
-        opened.add(row(number))
-        opened.ready()  # draws ahead
-    assert waiting == [-5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5]
-    opened.mix(0)
-    assert opened.unrolls_waiting() == 4
-    opened.close()
-
-
-def test_without_a_queue_all_new_unrolls_are_waiting() -> None:
-    mix = mix_of([Entry("standard", 20, 3)], warmup_factor=0.25)
-    mix.add(row(0))
-    assert mix.unrolls_waiting() == -4
-    for number in range(1, 6):
-        mix.add(row(number))
-    assert mix.unrolls_waiting() == 6
-    mix.mix(0)
-    assert mix.unrolls_waiting() == 0
 
 
 def test_each_replay_has_its_own_random_stream() -> None:

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from options.replay_options import ReplaySpec
-from replay.batch_mix import Batch, BatchMix
 from replay.interface import Replay
-from replay.mix_ahead import MixAhead
+from replay.mix import Batch, BatchMix, MixAhead
 from tests.replay.any_replay import make_replay, scattered
 from tests.replay.numbered_rows import LAYOUT, numbers, row, through_a_tensor_file
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.storage import RawStorage, Storage
-from tests.replay.any_replay import STORAGES, MakeStorage, raw
+from tests.replay.any_replay import STORAGES, MakeStorage
 from tests.replay.numbered_rows import NBYTES, numbers, row, through_a_file, through_a_tensor_file
 
 every_storage = pytest.mark.parametrize("make", STORAGES)
@@ -117,14 +117,6 @@ def test_a_loaded_storage_shares_no_memory_with_the_saved_one(make: MakeStorage)
     assert content(loaded, 2) == [0, 1]
 
 
-@every_storage
-def test_too_many_saved_rows_are_refused_and_change_nothing(make: MakeStorage) -> None:
-    storage = filled(make, 2, 2)
-    with pytest.raises(ValueError, match="do not fit"):
-        storage.load_state_dict(filled(make, 3, 7).state_dict())
-    assert content(storage, 2) == [0, 1]
-
-
 def test_the_state_of_raw_rows_is_a_view_of_the_rows_in_use() -> None:
     """A copy could exceed the memory."""
     saved = RawStorage(3, NBYTES)
@@ -134,8 +126,3 @@ def test_the_state_of_raw_rows_is_a_view_of_the_rows_in_use() -> None:
     assert len(rows) == 2
     saved.put(1, row(2))
     assert numbers(rows) == [0, 2]
-
-
-def test_raw_rows_of_another_size_are_refused() -> None:
-    with pytest.raises(ValueError, match="do not fit"):
-        RawStorage(3, NBYTES + 8).load_state_dict(filled(raw, 3, 7).state_dict())

@@ -7,12 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replay.replay_buffer import ReplayBuffer
-from replay.rules import Oldest, ReplayRules, Uniform
+from replay.replay_buffer import ReplayBuffer, ReplayRules
 from replay.storage import RawStorage
 from tests.replay.numbered_rows import NBYTES, drawn, row
-
-RULES = ReplayRules(Uniform(), Oldest())
 
 
 def replay_with(
@@ -20,7 +17,7 @@ def replay_with(
 ) -> ReplayBuffer:
     rng = np.random.default_rng(seed)
     warmup_unrolls = share if warmup_unrolls is None else warmup_unrolls
-    replay = ReplayBuffer("standard", RawStorage(capacity, NBYTES), RULES, share, warmup_unrolls, rng)
+    replay = ReplayBuffer("standard", RawStorage(capacity, NBYTES), ReplayRules(), share, warmup_unrolls, rng)
     for number in range(count):
         replay.add(row(number))
     return replay

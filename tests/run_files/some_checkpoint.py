@@ -16,7 +16,7 @@ def some_content(updates: int = 3, **parts: Any) -> dict[str, Any]:
             "frame_shape": [1, 84, 84],
             "vector_size": 0,
             "one_hot_size": 0,
-            "vector_parts": [],
+            "vector_dtype": "float32",
             "action_kind": "discrete",
             "action_sizes": [],
             "action_names": [],

@@ -11,7 +11,7 @@ import torch
 
 from option_flags import Config
 from processes.pool import RunFailedError
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from tests.catch import make_catch
 from tests.training.catch_runs import catch_run, reports, resume_run

@@ -10,7 +10,7 @@ import pytest
 
 from agents.training_batch import make_training_batch
 from processes.pool import RunFailedError
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from run_files.checkpoint import find_checkpoint
 from tests.agents.same_updates import out_of_memory
 from tests.training.catch_runs import catch_run

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from replay.batch_mix import Batch, ReplayDraw
 from replay.interface import Drawn
+from replay.mix import Batch, ReplayDraw
 from tests.training.some_run import LAYOUT
 from training.interval import Interval
 

@@ -12,9 +12,10 @@ import torch
 
 from agents.network import ActorCritic
 from option_flags import Config
+from options.replay_options import ReplaySpec
 from replay.unroll_layout import UnrollLayout
 from tests.training.some_run import some_run
-from training.make_replays import make_mix
+from training.make_replays import distance_of_unrolls, make_mix
 
 LAYOUT = UnrollLayout(unroll_length=3, frame_stack=1, frame_shape=(1, 36, 36), action_count=3, feature_size=4)
 
@@ -51,3 +52,15 @@ def test_candidates_are_ranked_by_the_weights_after_the_latest_update(tmp_path: 
         return drawn
 
     assert distance(first) == distance(second) > 0.0
+
+
+def test_random_distances_depend_on_the_generator_only() -> None:
+    """They are uniform in [0, 1), and a restored generator repeats them."""
+    entry = ReplaySpec("elite", 9, 1.0, dist_function="random")
+    network = ActorCritic(Config().network, LAYOUT, torch.float32)
+    rng, rows = np.random.default_rng(0), np.zeros((2_000, 3), np.uint8)
+    distance, state = distance_of_unrolls(entry, network, LAYOUT, None, rng), rng.bit_generator.state
+    numbers = distance(rows)
+    assert numbers.shape == (2_000,) and numbers.min() >= 0 and numbers.max() < 1 and abs(numbers.mean() - 0.5) < 0.03
+    rng.bit_generator.state = state
+    np.testing.assert_array_equal(distance(rows), numbers)

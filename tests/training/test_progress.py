@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from tests.training.some_run import LAYOUT, some_progress
 from training.best_so_far import BestSoFar
 from training.progress import Progress

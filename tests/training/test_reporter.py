@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from option_flags import Config
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from reports.run_display import Status
 from tests.training.some_run import LAYOUT, some_progress, some_run
 from training.machine_load import Load

@@ -17,7 +17,7 @@ import torch
 from agents.learner import Learner
 from main import main
 from option_flags import Config
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from reports.console import Console, Display
 from reports.run_display import Status
 from run_files.checkpoint import find_checkpoint

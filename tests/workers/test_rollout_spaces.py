@@ -55,7 +55,7 @@ class RandomPolicy:
 
 
 def vectors_of(layout: UnrollLayout, rows: Rows) -> NDArray[np.float32]:
-    vectors: NDArray[np.float32] = layout.stored_vectors.read(layout.tensors(torch.from_numpy(rows))).numpy()
+    vectors: NDArray[np.float32] = layout.array(rows, "vectors").astype(np.float32)
     return vectors
 
 

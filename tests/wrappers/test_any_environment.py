@@ -9,7 +9,6 @@ from gymnasium.wrappers import TimeLimit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.stored_vectors import VectorPart
 from tests.wrappers.hand_written import CATCH, Catch, Scripted, adapted, options_of
 from wrappers.any_environment.faults import EnvironmentFaultError
 from wrappers.environment import EnvironmentSpec, FinishedGame, environment_spec
@@ -158,7 +157,7 @@ def test_the_description_is_that_of_the_spaces() -> None:
         action_kind="product",
         action_sizes=(3, 2),
         can_snapshot=False,
-        vector_parts=(VectorPart("float32", 2), VectorPart("choice", 4)),
+        vector_dtype="float32",
     )
     observation, _ = agent.reset()
     assert {"picture": observation.frame, "vector": observation.vector} in agent.observation_space

@@ -1,6 +1,5 @@
-"""The types in which unrolls store each part of an observation, and how many bytes that takes."""
+"""The types in which unrolls store vectors."""
 
-from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -11,13 +10,10 @@ from gymnasium import Space, spaces
 
 from agents.spaces import unroll_layout
 from option_flags import Config
-from replay.row_layout import ALIGNMENT
-from replay.stored_vectors import VectorPart
 from tests.wrappers.hand_written import Scripted, adapted
 from wrappers.any_environment.faults import EnvironmentFaultError
 
 STATES = 21  # of an unroll of 20 steps
-FLOAT32 = 4
 
 BYTES = spaces.Box(0, 255, (7,), np.uint8)
 MIXED = spaces.Dict(
@@ -31,86 +27,36 @@ MIXED = spaces.Dict(
     place=spaces.Box(-1, 1, (3,), np.float64),
     doors=spaces.Box(0, 1, (2,), np.bool_),
 )
-CASES: dict[str, tuple[Space[Any], dict[str, tuple[int, str]]]] = {
-    "FrozenLake": (gymnasium.make("FrozenLake-v1").observation_space, {"vectors_choice": (1, "uint8")}),
-    "Taxi": (gymnasium.make("Taxi-v4").observation_space, {"vectors_choice": (1, "int16")}),
-    "Blackjack": (gymnasium.make("Blackjack-v1").observation_space, {"vectors_choice": (3, "uint8")}),
-    "CartPole": (gymnasium.make("CartPole-v1").observation_space, {"vectors": (4, "float32")}),
-    "MultiBinary": (spaces.MultiBinary([3, 5]), {"vectors_uint8": (15, "uint8")}),
-    "MultiDiscrete": (spaces.MultiDiscrete(np.array([[2, 9], [4, 3]])), {"vectors_choice": (4, "uint8")}),
-    "uint8": (BYTES, {"vectors_uint8": (7, "uint8")}),
-    "int8": (spaces.Box(-128, 127, (7,), np.int8), {"vectors_int8": (7, "int8")}),
-    "int16": (spaces.Box(-9, 9, (7,), np.int16), {"vectors_int16": (7, "int16")}),
-    "uint16": (spaces.Box(0, 65_535, (7,), np.uint16), {"vectors": (7, "float32")}),
-    "int64": (spaces.Box(0, 9, (7,), np.int64), {"vectors": (7, "float32")}),
-    "float16": (spaces.Box(-1, 1, (7,), np.float16), {"vectors": (7, "float32")}),
-    "float64": (spaces.Box(-1, 1, (7,), np.float64), {"vectors": (7, "float32")}),
-    "mixed": (
-        MIXED,
-        {
-            "vectors": (5, "float32"),
-            "vectors_uint8": (13, "uint8"),  # memory, lamps and doors
-            "vectors_int8": (1, "int8"),
-            "vectors_int16": (4, "int16"),
-            "vectors_choice": (3, "int16"),
-        },
-    ),
+CASES: dict[str, tuple[Space[Any], str]] = {
+    "FrozenLake": (gymnasium.make("FrozenLake-v1").observation_space, "uint8"),
+    "Taxi": (gymnasium.make("Taxi-v4").observation_space, "uint8"),
+    "CartPole": (gymnasium.make("CartPole-v1").observation_space, "float32"),
+    "MultiBinary": (spaces.MultiBinary([3, 5]), "uint8"),
+    "MultiDiscrete": (spaces.MultiDiscrete(np.array([[2, 9], [4, 3]])), "uint8"),
+    "uint8": (BYTES, "uint8"),
+    "int8": (spaces.Box(-128, 127, (7,), np.int8), "int8"),
+    "int8 and choices": (spaces.Tuple([spaces.Box(-128, 127, (7,), np.int8), spaces.Discrete(3)]), "int16"),
+    "int16": (spaces.Box(-9, 9, (7,), np.int16), "int16"),
+    "uint16": (spaces.Box(0, 65_535, (7,), np.uint16), "float32"),
+    "int64": (spaces.Box(0, 9, (7,), np.int64), "float32"),
+    "float16": (spaces.Box(-1, 1, (7,), np.float16), "float32"),
+    "mixed": (MIXED, "float32"),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_part_is_stored_in_a_small_type_that_holds_it_exactly(name: str) -> None:
-    space, expected = CASES[name]
+def test_vectors_are_stored_in_the_smallest_type_that_holds_them_exactly(name: str) -> None:
+    space, dtype = CASES[name]
     agent = adapted(Scripted(space))
     layout = unroll_layout(Config().replace_flags(r_f_steps=STATES - 1), agent.spec_for_agent)
-    fields = {field.name: field for field in layout.fields if field.name.startswith("vectors")}
-    assert {name: (field.shape, field.dtype) for name, field in fields.items()} == {
-        name: ((STATES, size), dtype) for name, (size, dtype) in expected.items()
-    }
+    assert layout.field("vectors").shape == (STATES, layout.vector_size)
+    assert layout.field("vectors").dtype == dtype
     rows = np.zeros((1, layout.nbytes), np.uint8)
-    unrolls = layout.arrays(rows)
     observations = [agent.reset()[0].vector, *(agent.step(0)[0].vector for _ in range(STATES - 1))]
-    for state, vector in enumerate(observations):
-        layout.stored_vectors.write(unrolls, (0, state), vector)
-    read = layout.stored_vectors.read(layout.tensors(torch.from_numpy(rows)))
+    layout.array(rows, "vectors")[0] = observations
+    read = layout.tensors(torch.from_numpy(rows))["vectors"].float()
     np.testing.assert_array_equal(read[0].numpy(), np.stack(observations))
     assert len({vector.tobytes() for vector in observations}) > 1
-
-
-@pytest.mark.parametrize(
-    ("name", "nbytes"),
-    [
-        ("FrozenLake", 1 * STATES),
-        ("Taxi", 2 * STATES),
-        ("MultiBinary", 15 * STATES),
-        ("uint8", 7 * STATES),
-        ("CartPole", 4 * FLOAT32 * STATES),
-        ("mixed", (5 * FLOAT32 + 13 + 1 + 4 * 2 + 3 * 2) * STATES),
-    ],
-)
-def test_bytes_of_an_unroll(name: str, nbytes: int) -> None:
-    """Only what the observations need, up to the alignment of each field."""
-    spec = adapted(Scripted(CASES[name][0])).spec_for_agent
-    layout = unroll_layout(Config().replace_flags(r_f_steps=STATES - 1), spec)
-    fields = [field for field in layout.fields if field.name.startswith("vectors")]
-    assert sum(field.nbytes for field in fields) == nbytes
-    without = replace(layout, vector_size=0, one_hot_size=0, vector_parts=())
-    assert nbytes <= layout.nbytes - without.nbytes < nbytes + ALIGNMENT * len(fields)
-
-
-def test_neighbours_of_one_type_are_one_part() -> None:
-    assert adapted(Scripted(MIXED)).spec_for_agent.vector_parts == (
-        VectorPart("float32", 2),
-        VectorPart("uint8", 7),
-        VectorPart("int16", 4),
-        VectorPart("int8", 1),
-        VectorPart("float32", 3),
-        VectorPart("choice", 5),
-        VectorPart("uint8", 4),
-        VectorPart("choice", 3),
-        VectorPart("choice", 260),
-        VectorPart("uint8", 2),
-    )
 
 
 @pytest.mark.parametrize("value", [300, -1])

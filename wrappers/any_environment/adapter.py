@@ -74,7 +74,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             action_kind=actions.kind,
             action_sizes=actions.sizes,
             can_snapshot=False,
-            vector_parts=self._read_vector.parts,
+            vector_dtype=self._read_vector.dtype,
             reported_info=names_in(env, "reported_info"),
         )
         self.observation_space = _agent_space(self.spec_for_agent)

@@ -13,7 +13,6 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from options.rules import UsageError
-from replay.stored_vectors import NUMBERS, Stored, VectorPart
 from replay.unroll_layout import MOST_NUMBERS, MOST_PIXELS
 from wrappers.any_environment.faults import ValueFaultError
 from wrappers.environment import NO_VECTOR
@@ -22,6 +21,8 @@ SUPPORTED = "Box, Discrete, MultiBinary and MultiDiscrete, also inside Dict and 
 MINIGRID_HINT = "--env_wrapper=minigrid.wrappers:ImgObsWrapper leaves out the text of MiniGrid and BabyAI"
 LARGEST = float(np.finfo(np.float32).max)
 FEW = 64  # numbers that are checked faster in plain Python than in numpy
+# float32 holds all of their numbers. uint16 is missing, because PyTorch does not support it on every device.
+SMALL_TYPES = ("uint8", "int8", "int16")
 ADMITTED_TYPES = 8  # types of numbers that are remembered for one part
 
 Path = tuple[str | int, ...]  # the keys and indices that lead to a part of an observation
@@ -123,7 +124,7 @@ def _name(path: Path) -> str:
 class VectorReader:
     """Makes the vector of an observation. `size` numbers, the last `one_hot_size` of them zeros and ones.
 
-    The vector is float32, because the network computes in float32. `parts` says which smaller types hold it exactly.
+    The vector is float32, because the network computes in float32. `dtype` is the smallest type that holds it exactly.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -131,21 +132,21 @@ class VectorReader:
         one_hot = [part for part in parts if part.kind == "one_hot"]
         self._writers: list[tuple[Part, Path, Write]] = []
         self.size = 0
-        stored: list[VectorPart] = []
+        dtypes: list[str] = []
         for part in numbers:
             assert isinstance(part.space, spaces.Box)
             length = int(np.prod(part.space.shape))
             self._writers.append((part, part.path, _numbers_writer(part.space, self.size, self.size + length)))
             self.size += length
-            stored.append(VectorPart(_stored(part.space), length))
+            dtypes.append(_stored(part.space))
         self.one_hot_size = 0
         for part in one_hot:
             length = spaces.flatdim(part.space)
             self._writers.append((part, part.path, _one_hot_writer(part.space, self.size)))
             self.size += length
             self.one_hot_size += length
-            stored += _stored_bits(part.space)
-        self.parts = _joined(stored)
+            dtypes.append("uint8")
+        self.dtype = np.result_type(*dtypes).name if dtypes else "float32"
         if self.size > MOST_NUMBERS:
             raise UsageError(
                 f"--env has observations of {self.size} numbers, those of all parts together; at most {MOST_NUMBERS} "
@@ -169,29 +170,9 @@ class VectorReader:
         return vector
 
 
-def _stored(space: spaces.Box) -> Stored:
+def _stored(space: spaces.Box) -> str:
     """The type in which unrolls store these numbers: that of the space if it is small, else float32."""
-    return next((stored for stored in NUMBERS if stored == space.dtype.name), "float32")
-
-
-def _stored_bits(space: Space[Any]) -> list[VectorPart]:
-    """One index for each choice of one among several; other zeros and ones as bytes."""
-    if isinstance(space, spaces.Discrete):
-        return [VectorPart("choice", int(space.n))]
-    if isinstance(space, spaces.MultiDiscrete):
-        return [VectorPart("choice", int(size)) for size in space.nvec.flat]
-    return [VectorPart("uint8", spaces.flatdim(space))]
-
-
-def _joined(parts: Sequence[VectorPart]) -> tuple[VectorPart, ...]:
-    """The same with neighbours of one type in one part. Choices stay apart."""
-    joined: list[VectorPart] = []
-    for part in parts:
-        if joined and part.stored == joined[-1].stored != "choice":
-            joined[-1] = VectorPart(part.stored, joined[-1].size + part.size)
-        else:
-            joined.append(part)
-    return tuple(joined)
+    return space.dtype.name if space.dtype.name in SMALL_TYPES else "float32"
 
 
 def _numbers_writer(space: spaces.Box, start: int, stop: int) -> Write:

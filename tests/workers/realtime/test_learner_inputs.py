@@ -8,7 +8,7 @@ import torch
 
 from agents.acting import Actor, Decision
 from agents.training_batch import make_training_batch
-from replay.batch_mix import Batch
+from replay.mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from tests.agents.networks import picture_network
