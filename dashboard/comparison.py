@@ -23,8 +23,8 @@ from reports.compare_runs import IGNORED_OPTIONS, Group, all_options, group_runs
 from reports.number_format import count_or_nothing, game_return
 from reports.panels import X_AXES, colour_of, dashes
 from reports.scores import game_name
-from run_files.job_runs import is_job, run_of_job
 from run_files.metrics import EVALUATIONS, METRICS, flat_numbers, last_report
+from run_files.run_folder import is_job, run_of_job
 from run_files.run_history import EVALUATED, Curve, History
 from run_files.run_reader import ReadLimits, RunReader
 

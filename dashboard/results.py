@@ -14,9 +14,8 @@ from urllib.parse import quote, unquote_to_bytes
 
 from reports.number_format import NOTHING_YET, duration
 from reports.scores import game_name
-from run_files.job_runs import SWEEP_FILE
 from run_files.metrics import EPISODES, METRICS, flat_numbers, last_report
-from run_files.run_folder import CONFIG, SUMMARY, read_config, read_json, read_summary
+from run_files.run_folder import CONFIG, SUMMARY, SWEEP_FILE, read_config, read_json, read_summary
 from run_files.run_history import options_of, parent_of, weights_of
 from run_files.run_reader import ReadLimits, RunReader
 

@@ -19,10 +19,8 @@ from options.command_line import UNSET
 from options.rules import described
 from reports.number_format import NOTHING_YET, age, count_or_nothing, duration, file_size, game_return, percent
 from reports.panels import learning_panels, machine_panels
-from run_files.growing_file import last_lines
-from run_files.job_runs import JOB_LOG, is_job
-from run_files.metrics import EPISODES, EVALUATIONS, METRICS
-from run_files.run_folder import CHECKPOINTS, CONFIG, MESSAGES, SUMMARY, VIDEOS, read_summary
+from run_files.metrics import EPISODES, EVALUATIONS, METRICS, last_lines
+from run_files.run_folder import CHECKPOINTS, CONFIG, JOB_LOG, MESSAGES, SUMMARY, VIDEOS, is_job, read_summary
 from run_files.run_reader import RunReader
 
 REFRESH_SECONDS = 2.0

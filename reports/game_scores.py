@@ -29,10 +29,9 @@ from reports.scores import (
     published_name,
 )
 from reports.tables import markdown_table, table_lines
-from run_files.curve_archive import SUFFIX, read_histories
-from run_files.job_runs import is_job, run_of_job
-from run_files.run_folder import CONFIG
+from run_files.run_folder import CONFIG, is_job, run_of_job
 from run_files.run_history import History
+from run_files.run_reader import ARCHIVE, read_histories
 
 USAGE = "usage: python -m reports.game_scores SWEEP|RUN [RUN ...] [--name=value ...]"
 LAST_GAMES = 100
@@ -78,7 +77,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def runs_in(place: Path) -> Iterator[History]:
     """The run in a folder, or all runs of a sweep's folder or of an archive. A job of a sweep is one run."""
-    if place.name.endswith(SUFFIX) or (place / CONFIG).exists() or not place.is_dir():
+    if place.name.endswith(ARCHIVE) or (place / CONFIG).exists() or not place.is_dir():
         yield from read_histories(place)
         return
     folders = sorted(file.parent for pattern in ("*", "*/*") for file in place.glob(f"{pattern}/{CONFIG}"))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from run_files.metrics import LABELLED_LOSS_TERMS
+from options.learning_options import LOSS_TERMS
 from run_files.run_history import Curve, History
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish too; the most different ones first. Each can be
@@ -13,6 +13,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8
 GAMES, MEAN, TESTED = COLOURS[5], COLOURS[0], COLOURS[4]  # of the returns
 DASH, GAP = 3.0, 1.2  # in widths of the line
 AGES = "Age of drawn unrolls, updates"
+TERMS = tuple((name, name.removesuffix("_loss").replace("_", " ")) for name in LOSS_TERMS)
 MINUTES_BELOW = 2 * 3600  # seconds; the time axis of a longer run is in hours
 
 
@@ -59,7 +60,7 @@ class Panel:
 
 
 LEARNING = (
-    Panel("Terms of the loss", LABELLED_LOSS_TERMS, without_zero=True),
+    Panel("Terms of the loss", TERMS, without_zero=True),
     Panel("Entropy of the policy, nats", (("entropy", ""),)),
     Panel("Spread of the policy over states", (("policy_spread", ""),)),
     Panel("Norm of the gradient", (("gradient_norm", ""),)),

@@ -30,8 +30,8 @@ from reports.plot_style import (
     write_picture,
 )
 from reports.scores import game_name
-from run_files.curve_archive import SUFFIX, read_histories
 from run_files.run_history import Curve, History
+from run_files.run_reader import ARCHIVE, read_histories
 
 METRIC = "return_mean"
 CHARACTER_WIDTH = 0.071  # inches, in a label
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> None:
 def chosen(place: Path, only: str | None) -> list[History]:
     """The run in a folder, or the runs of an archive, as far as their names contain one of the texts of --only."""
     texts = [text for text in (only or "").split(",") if text] or [""]
-    if place.name.endswith(SUFFIX):
+    if place.name.endswith(ARCHIVE):
         return [run for run in read_histories(place) if any(text in run.folder.name for text in texts)]
     return read_histories(place) if any(text in str(place) for text in texts) else []
 

@@ -4,7 +4,7 @@ import os
 import pickle
 import shutil
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from option_flags import Config, EnvironmentOptions, NetworkOptions, RealtimeOptions
@@ -30,10 +29,6 @@ from run_files.run_folder import (
 )
 
 FORMAT_VERSION = 5  # a new one for each change of what is saved, or of what it means
-PARTS = {
-    *("options", "action_count", "spaces", "network_source", "unroll", "resumes", "planned_updates"),
-    *("learner", "progress", "in_flight"),
-}
 BEST_EVAL = "best_eval.pt"
 
 FOREIGN = "has contents that no run writes"
@@ -43,18 +38,8 @@ FOLDER_BIT = 0x10  # the DOS attribute of a zip entry that marks a folder
 CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, SystemError)
 
 # Flags that the weights depend on, except for those of the policy head.
-NETWORK_FLAGS = (
-    *(
-        "network",
-        "network_width",
-        "use_lstm",
-        "lstm_size",
-        "frames_stacked",
-        "grayscaling_frames",
-        "frame_scale_resolution",
-    ),
-    *("popart", "factored_actions"),
-)
+PICTURE_FLAGS = ("frames_stacked", "grayscaling_frames", "frame_scale_resolution")
+NETWORK_FLAGS = (*(name for name in declared(NetworkOptions) if name != "feature_out_layer_size"), *PICTURE_FLAGS)
 # What the policy is and what it observes.
 POLICY_OPTIONS = ("precision", *declared(EnvironmentOptions, RealtimeOptions, NetworkOptions))
 # Flags that a resumed run does not inherit from its parent.
@@ -69,9 +54,8 @@ class Checkpoint:
     @cached_property
     def config(self) -> Config:
         """The configuration that a resumed run inherits. A --stop_at_return that was reached is not part of it."""
-        config = Config.from_flags({k: v for k, v in self.content["options"].items() if k not in OWN_FLAGS})
-        goal, window = config.run.stop_at_return, config.report.avg_buff_size
-        return config.replace_flags(stop_at_return=None) if self.has_reached(goal, window) else config
+        options = {name: value for name, value in self.content["options"].items() if name not in OWN_FLAGS}
+        return Config.from_flags(options if self.reached_goal is None else {**options, "stop_at_return": None})
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -79,24 +63,21 @@ class Checkpoint:
         return {name: value for name, value in self.config.flags().items() if name not in OWN_FLAGS}
 
     @property
-    def reached_goal(self) -> float | None:
-        """The --stop_at_return that the run has reached."""
-        goal = self.content["options"].get("stop_at_return")
-        return goal if self.config.run.stop_at_return is None else None
-
-    @property
     def played_options(self) -> dict[str, Any]:
         """The flags that a test inherits: those of the policy and its observations, but not max_game_frames."""
         taken = set(POLICY_OPTIONS) - {"max_game_frames"}
         return {name: value for name, value in self.options.items() if name in taken}
 
-    def options_of_new_run(self, given: Collection[str]) -> dict[str, Any]:
-        """The flags that a new run from these weights inherits (--load_weights_only): those of the network, and those
-        that name the environment if --env is not among the given ones."""
-        taken = {*NETWORK_FLAGS, "feature_out_layer_size"}
-        if "env" not in given:
-            taken |= {"env", "env_kwargs", "env_wrapper", "largest_pixel"}
-        return {name: value for name, value in self.options.items() if name in taken}
+    @property
+    def reached_goal(self) -> float | None:
+        """The --stop_at_return of the run, if it has ended at it."""
+        goal: float | None = self.content["options"].get("stop_at_return")
+        return goal if self.ended_at(goal) else None
+
+    def ended_at(self, goal: float | None) -> bool:
+        """Whether the run ended at this goal, or a higher one; games that ended since may have lowered the mean."""
+        reached = self.content["progress"]["reached_goal"]
+        return goal is not None and reached is not None and bool(reached >= goal)
 
     @property
     def run_folder(self) -> Path:
@@ -112,11 +93,6 @@ class Checkpoint:
         return int(self.content["progress"]["updates"])
 
     @property
-    def latest_returns(self) -> list[float]:
-        """Returns of the latest games, as many as its --avg_buff_size at most."""
-        return list(self.content["progress"]["recent_returns"])
-
-    @property
     def action_ms(self) -> float | None:
         """How long a run in real time takes from a screen to an action; None for other runs."""
         milliseconds = self.content["progress"]["action_ms"]
@@ -127,23 +103,9 @@ class Checkpoint:
         """The inference processes of each worker of a run in real time; 0 for other runs."""
         return int(self.content["progress"]["inference_processes"])
 
-    def has_reached(self, goal: float | None, window: int) -> bool:
-        """Whether the run ended at this goal, or the mean return of the latest `window` games is at least `goal`."""
-        return self.ended_at(goal) or reaches_return(self.latest_returns[-window:], window, goal)
-
-    def ended_at(self, goal: float | None) -> bool:
-        """Whether the run ended at this goal, or a higher one; games that ended since may have lowered the mean."""
-        reached = self.content["progress"]["reached_goal"]
-        return goal is not None and reached is not None and bool(reached >= goal)
-
     @property
     def replay_path(self) -> Path:
         return self.path.parent / replay_name(self.updates)
-
-
-def reaches_return(returns: Collection[float], window: int, goal: float | None) -> bool:
-    """Whether `returns` are those of a full window of games, and their mean is at least `goal` (--stop_at_return)."""
-    return goal is not None and len(returns) >= window and float(np.mean(list(returns))) >= goal
 
 
 def checkpoint_name(updates: int) -> str:
@@ -213,7 +175,8 @@ def refusing_foreign_content(checkpoint: Checkpoint | None) -> Iterator[None]:
 
 def in_one_line(error: BaseException) -> str:
     """What went wrong, short enough for a sentence: torch lists every weight."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+    named = str(error).removesuffix(".") if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+    text = " ".join(named.split())
     return f"{text[:200]}…" if len(text) > 200 else text
 
 
@@ -243,15 +206,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise InvalidCheckpointError(
             f"has the format {shown(found)}, but this version reads format {FORMAT_VERSION} only"
         )
-    missing = PARTS - set(content)
-    if missing:
-        raise InvalidCheckpointError(f"{FOREIGN} ({min(missing)} is missing)")
     checkpoint = Checkpoint(path, content)
     try:
         _ = checkpoint.agent_steps, checkpoint.updates, checkpoint.options
-    except UsageError as error:  # its options follow the same rules as a command line
-        raise InvalidCheckpointError(f"{FOREIGN} ({str(error).removesuffix('.')})") from None
-    except CONTENT_ERRORS as error:
+    except (*CONTENT_ERRORS, UsageError) as error:  # its options follow the same rules as a command line
         raise InvalidCheckpointError(f"{FOREIGN} ({in_one_line(error)})") from None
     return checkpoint
 

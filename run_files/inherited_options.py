@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from option_flags import Config
 from options.presets import NATIVE, is_noframeskip, preset
 from options.rules import UsageError
 from run_files.checkpoint import NETWORK_FLAGS, Checkpoint
 
+ENVIRONMENT_FLAGS = ("env", "env_kwargs", "env_wrapper", "largest_pixel")
 # Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
 FIXED_FLAGS = ("env", *NETWORK_FLAGS, "full_action_space", "largest_pixel")
 
@@ -22,7 +21,8 @@ def inherited_options(checkpoint: Checkpoint, given: Mapping[str, Any]) -> dict[
     saved, env = checkpoint.options, given.get("env")
     if given.get("load_weights_only"):
         _check_weights_fit(saved, given)
-        return checkpoint.options_of_new_run(given)
+        of_environment = () if "env" in given else ENVIRONMENT_FLAGS
+        return {name: saved[name] for name in (*NETWORK_FLAGS, "feature_out_layer_size", *of_environment)}
     if env not in (None, saved["env"]):
         raise does_not_fit(f"--env={env}", saved["env"], given["op_mode"])
     return checkpoint.played_options if given["op_mode"] == "test" else saved
@@ -71,11 +71,6 @@ def why_complete(config: Config, checkpoint: Checkpoint) -> str | None:
             f"--environment_max_steps={steps} is already reached: the checkpoint has {checkpoint.agent_steps} agent "
             "steps; a larger number would be right."
         )
-    window = config.report.avg_buff_size
-    if checkpoint.has_reached(goal, window):
-        mean = np.mean(checkpoint.latest_returns[-window:])
-        why = f"the mean return of the checkpoint's latest {window} games is {mean:.2f}"
-        if checkpoint.ended_at(goal):
-            why = "the run ended at it"
-        return f"--stop_at_return={goal} is already reached: {why}; a larger number would be right."
+    if checkpoint.ended_at(goal):
+        return f"--stop_at_return={goal} is already reached: the run ended at it; a larger number would be right."
     return None

@@ -1,17 +1,16 @@
-"""The files of a run's numbers, written and read: one JSON line per report, one CSV row per finished game."""
+"""The files of a run's numbers: one JSON line per report, one CSV row per finished game. They grow line by line; here
+they are written, and read as they grow."""
 
-import itertools
 import json
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
-
-from options.learning_options import LOSS_TERMS
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 JsonValue: TypeAlias = "float | int | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 Report: TypeAlias = dict[str, JsonValue]
@@ -21,7 +20,7 @@ EPISODES = "episodes.csv"  # one finished game per row
 EVALUATIONS = "evaluations.jsonl"  # one evaluation per line
 EPISODES_FLUSH_SECONDS = 1.0
 TAIL_BYTES = 64 * 1024  # size of the blocks that are read from the end of a file; a report has about 3,000 bytes
-LABELLED_LOSS_TERMS = tuple((name, name.removesuffix("_loss").replace("_", " ")) for name in LOSS_TERMS)  # for curves
+PIECE = 4 * 1024 * 1024  # bytes of a growing file that are read at once
 
 
 class Episode(NamedTuple):
@@ -124,15 +123,21 @@ class _LineFile:
                 self._file.close()
 
 
-def read_metrics(path: Path) -> list[Report]:
-    """All reports of a metrics file. For a long run they take gigabytes of memory.
+def _open_after_complete_lines(path: Path) -> FileIO:
+    """Open `path` for appending, without the incomplete last line of a killed run.
 
-    An incomplete last line (of a killed or a running process) is left out. Any other line that is not a JSON object
-    raises ValueError, because the file is damaged.
+    If that line stayed, it would become a broken line in the middle of the file, which looks like damage.
     """
-    with path.open("rb") as lines:
-        complete = itertools.takewhile(lambda line: line.endswith(b"\n"), lines)
-        return [parse_report(line, f"{path}, line {number}") for number, line in enumerate(complete, start=1)]
+    complete = 0
+    if path.exists():
+        # Line by line, because the file of a long run is large.
+        with path.open("rb") as lines:
+            complete = sum(len(line) for line in lines if line.endswith(b"\n"))
+    # Unbuffered: a buffer would keep what a full disk refused, and write it again at some later time.
+    file = FileIO(path, "a")
+    file.truncate(complete)
+    file.seek(complete)
+    return file
 
 
 def last_report(path: Path) -> Report | None:
@@ -193,18 +198,81 @@ def flat_numbers(report: Mapping[str, JsonValue]) -> dict[str, float]:
     return numbers
 
 
-def _open_after_complete_lines(path: Path) -> FileIO:
-    """Open `path` for appending, without the incomplete last line of a killed run.
+class NewLines:
+    """Gives the complete lines of a file, each once; what is not yet ended by a newline stays for the next `read`.
 
-    If that line stayed, it would become a broken line in the middle of the file, which looks like damage.
+    A file that was replaced or shortened is read from its beginning. If more than `most_bytes` are new, lines are read
+    at `places` even distances instead of all, and `sampled` says so.
     """
-    complete = 0
-    if path.exists():
-        # Line by line, because the file of a long run is large.
-        with path.open("rb") as lines:
-            complete = sum(len(line) for line in lines if line.endswith(b"\n"))
-    # Unbuffered: a buffer would keep what a full disk refused, and write it again at some later time.
-    file = FileIO(path, "a")
-    file.truncate(complete)
-    file.seek(complete)
-    return file
+
+    def __init__(self, path: Path, *, most_bytes: float = math.inf, places: int = 4000) -> None:
+        self.path = path
+        self._most_bytes = most_bytes
+        self._places = places
+        self._identity: tuple[int, int] | None = None  # device and inode of the file; None while there is none
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """What was read is not in the file any more."""
+        self._offset = 0
+        self.sampled = False
+
+    def read(self) -> Iterator[bytes]:
+        """The lines that are new since the last call, without their ends. All of them must be taken.
+
+        Raises OSError if the file is there and cannot be read.
+        """
+        identity, size = None, 0
+        with suppress(FileNotFoundError):
+            status = self.path.stat()
+            identity, size = (status.st_dev, status.st_ino), status.st_size
+        if self._identity is not None and (identity != self._identity or size < self._offset):
+            self.begin_anew()
+        self._identity = identity
+        if size > self._offset:
+            with self.path.open("rb") as file:
+                yield from (
+                    self._all_new(file) if size - self._offset <= self._most_bytes else self._some_new(file, size)
+                )
+
+    def read_text(self) -> list[str]:
+        """The same as text; a carriage return also ends a line."""
+        return b"\n".join(self.read()).decode("utf-8", errors="replace").splitlines()
+
+    def _all_new(self, file: BinaryIO) -> Iterator[bytes]:
+        file.seek(self._offset)
+        rest = b""
+        while piece := file.read(PIECE):
+            *lines, rest = (rest + piece).split(b"\n")
+            self._offset = file.tell() - len(rest)
+            yield from lines
+
+    def _some_new(self, file: BinaryIO, size: int) -> Iterator[bytes]:
+        """Complete lines at even distances, and all of the last ones."""
+        self.sampled = True
+        end = size - int(min(PIECE, self._most_bytes)) // 4
+        step = max(1, (end - self._offset) // self._places)
+        for place in range(self._offset, end, step):
+            file.seek(max(0, place - 1))
+            if place:
+                file.readline()  # the rest of a line
+            line = file.readline()
+            if line.endswith(b"\n") and file.tell() <= end:
+                yield line[:-1]
+        file.seek(end)
+        file.readline()
+        self._offset = file.tell()
+        yield from self._all_new(file)
+
+
+def last_lines(path: Path, count: int, most_bytes: int = 256 * 1024) -> list[str]:
+    """The last lines of a text file, as a terminal shows them after carriage returns, without control characters."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - most_bytes))
+        text = file.read(most_bytes).decode("utf-8", errors="replace")
+    lines = text.split("\n")[1 if size > most_bytes else 0 :]
+    clean = (
+        "".join(c for c in line.rstrip("\r").rsplit("\r", 1)[-1] if c.isprintable() or c == "\t") for line in lines
+    )
+    return [line for line in clean if line.strip()][-count:]

@@ -1,4 +1,4 @@
-"""The folder of one run, and atomic writing of its files."""
+"""The folder of a run, and atomic writing of its files; and which of a job's run folders has its result."""
 
 import errno
 import fcntl
@@ -6,13 +6,12 @@ import json
 import os
 import re
 import secrets
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from option_flags import OPTIONS
+from run_files.metrics import METRICS, Report, last_report
 
 CHECKPOINTS = "checkpoints"  # folders in a run's folder
 VIDEOS = "videos"
@@ -20,6 +19,8 @@ LOGS = "logs"  # of what the child processes print
 CONFIG = "config.json"  # files in it
 SUMMARY = "summary.json"
 MESSAGES = "messages.txt"  # of the console
+SWEEP_FILE = "sweep.json"  # in the folder of a sweep, beside the folders of its jobs
+JOB_LOG = "log.txt"  # in the folder of a job
 BEST = "best.pt"
 # The names that the platform gives, by the number of updates. Copies that a user has made have others, and stay.
 NUMBERED_CHECKPOINTS, NUMBERED_REPLAYS = f"checkpoint_{'[0-9]' * 10}.pt", f"replays_{'[0-9]' * 10}.bin"
@@ -125,25 +126,9 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def read_config(folder: Path) -> dict[str, Any] | None:
     """The content of the run's config.json. None if there is none, or if no run wrote it."""
-    config = read_json(folder / CONFIG)
-    if config is None or not isinstance(config.get("machine"), dict | None):
-        return None
-    options = config.get("options")
-    if not isinstance(options, dict) or not all(_may_have(name, value) for name, value in options.items()):
-        return None
-    return config
-
-
-def _may_have(option: str, value: object) -> bool:
-    """Whether a value in config.json has the type of this option, whatever values its version of us accepts."""
-    if option not in OPTIONS:
-        return not isinstance(value, dict | list)
-    rule = OPTIONS[option].metadata["rule"]
-    if isinstance(value, bool | None):
-        return bool(rule.optional if value is None else rule.kind is bool)
-    if isinstance(value, int | float) and rule.kind in (int, float):
-        return (rule.kind is float or isinstance(value, int)) and abs(value) <= sys.float_info.max
-    return isinstance(value, rule.kind)
+    config = read_json(folder / CONFIG) or {}
+    of_a_run = isinstance(config.get("options"), dict) and isinstance(config.get("machine"), dict | None)
+    return config if of_a_run else None
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
@@ -161,3 +146,47 @@ def _sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+# --- A job is one run of a sweep: its folder holds a run folder of main.py for each time that it was started ----------
+
+
+def is_job(folder: Path) -> bool:
+    """Whether this is the folder of a sweep's job."""
+    return (folder.resolve().parent / SWEEP_FILE).is_file()
+
+
+def run_folders(job_folder: Path) -> list[Path]:
+    """The run folders of a job. The one with the most updates comes first; of equals, the newest.
+
+    The time of a file alone is not enough: a clock may be set back, or the files may be a copy.
+    """
+
+    def newest_checkpoint(folder: Path) -> str:  # its name, in which the number of updates has leading zeros
+        return next((path.name for path in numbered_checkpoints(folder / CHECKPOINTS)), "")
+
+    starts = [
+        (newest_checkpoint(path.parent), path.stat().st_mtime_ns, path) for path in job_folder.glob(f"*/{CONFIG}")
+    ]
+    return [path.parent for _, _, path in sorted(starts, reverse=True)]
+
+
+def report_of_job(job_folder: Path) -> tuple[Path, Report] | None:
+    """The run folder with the job's result, and its newest report. A damaged last line counts as no report."""
+    for folder in run_folders(job_folder):
+        with suppress(FileNotFoundError, ValueError):
+            report = last_report(folder / METRICS)
+            if report is not None:
+                return folder, report
+    return None
+
+
+def run_of_job(job_folder: Path) -> Path | None:
+    """The run folder whose reports are the job's result: the first that has any, or else the first.
+
+    A start that was killed before its first checkpoint could not be gone on with, so it is no part of this run.
+    """
+    with suppress(OSError):  # a folder has just been removed
+        newest = report_of_job(job_folder)
+        return next(iter(run_folders(job_folder)), None) if newest is None else newest[0]
+    return None

@@ -1,9 +1,12 @@
 """Reads what a run and the runs that it was resumed from left on disk, once or as it grows: the one reader for curves,
-comparisons, scores and dashboard."""
+comparisons, scores and dashboard. It reads archives of curves too, as `docs/data` has for the runs of each picture."""
 
+import gzip
+import json
 import math
 import os
 import sys
+import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -14,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from options.rules import UsageError
-from run_files.growing_file import NewLines
-from run_files.metrics import EPISODES, EVALUATIONS, METRICS, flat_numbers, parse_report
+from run_files.metrics import EPISODES, EVALUATIONS, METRICS, NewLines, flat_numbers, parse_report
 from run_files.run_folder import CONFIG, read_config
 from run_files.run_history import EVALUATED_MEAN, Curve, History, Numbers, options_of, parent_of, weights_of
 
 MOST_ANCESTORS = 1000
+ARCHIVE = ".jsonl.gz"  # the end of the name of an archive
 
 
 @dataclass(frozen=True)
@@ -36,33 +39,24 @@ class ReadLimits:
     game_bytes: float = math.inf
 
 
-class _RowFile:
+class _RowFile(NewLines):
     """A growing file of which each line is a row, up to `limit` agent steps."""
 
     wanted = ""  # what a line should be
 
-    def __init__(self, lines: NewLines, limit: float) -> None:
-        self._lines = lines
+    def __init__(self, path: Path, limit: float, most_bytes: float, places: int = 4000) -> None:
         self._limit = limit
-        self._restarts = lines.restarts
-        self._broken = 0  # lines that are no rows
         self._unreadable = ""  # why nothing can be read
-        self._clear()
+        super().__init__(path, most_bytes=most_bytes, places=places)
 
-    def _clear(self) -> None:
-        raise NotImplementedError
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self._changed = True
+        self._broken = 0  # lines that are no rows
 
     def _add(self, line: bytes) -> None:
         """Keep the row in a line. Raises ValueError if it has none."""
         raise NotImplementedError
-
-    @property
-    def path(self) -> Path:
-        return self._lines.path
-
-    @property
-    def is_sampled(self) -> bool:
-        return self._lines.sampled
 
     @property
     def damage(self) -> Iterator[str]:
@@ -75,34 +69,29 @@ class _RowFile:
 
     def refresh(self) -> bool:
         """Read what is new. Returns whether the rows changed."""
-        taken = False
+        self._changed, self._unreadable = False, ""
         try:
-            lines = self._lines.read()
-            if self._lines.restarts != self._restarts:
-                self._restarts, self._broken, taken = self._lines.restarts, 0, True
-                self._clear()
-            for line in lines:
-                taken = True
+            for line in self.read():
+                self._changed = True
                 try:
                     self._add(line)
                 except (ValueError, RecursionError):  # the latter from JSON with thousands of brackets
                     self._broken += bool(line.strip())
         except OSError as error:
             self._unreadable = error.strerror or str(error)
-        else:
-            self._unreadable = ""
-        return taken
+        return self._changed
 
 
 class _ReportFile(_RowFile):
     wanted = "report"
 
-    def __init__(self, lines: NewLines, limit: float, most: int, names: Collection[str] | None) -> None:
-        self._most = most
+    def __init__(self, path: Path, limit: float, limits: ReadLimits, names: Collection[str] | None) -> None:
+        self._most = limits.reports
         self._names = names
-        super().__init__(lines, limit)
+        super().__init__(path, limit, limits.report_bytes, limits.reports)
 
-    def _clear(self) -> None:
+    def begin_anew(self) -> None:
+        super().begin_anew()
         self._kept: list[Numbers] = []
         self._last: Numbers | None = None
         self._every, self._count = 1, 0
@@ -135,7 +124,8 @@ class _GameFile(_RowFile):
 
     wanted = "game"
 
-    def _clear(self) -> None:
+    def begin_anew(self) -> None:
+        super().begin_anew()
         self._numbers = array("d")  # agent steps when a game ended, and its return, by turns
 
     @property
@@ -161,12 +151,11 @@ class _Part:
     limit: float
     reports: _ReportFile
     evaluations: _ReportFile
-    games: _GameFile
-    with_games: bool  # whether the games are read
+    games: _GameFile | None  # None where they are not wanted
 
     @property
     def files(self) -> list[_RowFile]:
-        return [self.reports, self.evaluations, *([self.games] if self.with_games else [])]
+        return [self.reports, self.evaluations, *([self.games] if self.games else [])]
 
 
 class RunReader:
@@ -210,7 +199,7 @@ class RunReader:
                 changed |= file.refresh()
             shown = self._shown(file.path)
             self.damage += [f"{shown} {why}." for why in file.damage]
-            if file.is_sampled:
+            if file.sampled:
                 sampled.append(f"{shown} is very long; the curves show some thousand of its lines.")
         if not self.folder.is_dir():
             kept = " What was read before is shown." if self._parts else ""
@@ -223,7 +212,7 @@ class RunReader:
 
     @property
     def history(self) -> History:
-        games = np.concatenate([np.empty((0, 2)), *(part.games.table for part in self._parts)])
+        games = np.concatenate([np.empty((0, 2)), *(part.games.table for part in self._parts if part.games)])
         return History(
             self.folder,
             options_of(self.config) if self.config else {},
@@ -258,14 +247,11 @@ class RunReader:
         return parts[::-1]
 
     def _part(self, folder: Path, limit: float) -> _Part:
-        limits = self._limits
-
-        def report_file(name: str) -> _ReportFile:
-            lines = NewLines(folder / name, most_bytes=limits.report_bytes, places=limits.reports)
-            return _ReportFile(lines, limit, limits.reports, self._names)
-
-        games = _GameFile(NewLines(folder / EPISODES, most_bytes=limits.game_bytes), limit)
-        return _Part(folder, limit, report_file(METRICS), report_file(EVALUATIONS), games, self._names is None)
+        reports, evaluations = (
+            _ReportFile(folder / name, limit, self._limits, self._names) for name in (METRICS, EVALUATIONS)
+        )
+        games = _GameFile(folder / EPISODES, limit, self._limits.game_bytes) if self._names is None else None
+        return _Part(folder, limit, reports, evaluations, games)
 
 
 def read_history(folder: Path) -> History:
@@ -286,3 +272,32 @@ def read_history(folder: Path) -> History:
     if reader.damage:
         raise UsageError(f"in {folder}, {reader.damage[0]}")
     return reader.history
+
+
+def read_histories(path: Path) -> list[History]:
+    """The one run of a run folder, or all runs of an archive: compressed JSON lines, one for each run, with its name,
+    its options, and one list of numbers for each figure of its reports (null where a report does not have it).
+
+    Raises UsageError if `path` is neither.
+    """
+    if not path.name.endswith(ARCHIVE):
+        return [read_history(path)]
+    try:
+        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        runs = [_archived_run(path, json.loads(line)) for line in lines]
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror or error}).") from None
+    except (EOFError, zlib.error, ValueError, KeyError, TypeError):
+        raise UsageError(f"{path} is not an archive of curves, as tests.benchmarks.keep_curves makes it.") from None
+    if not runs:
+        raise UsageError(f"{path} holds no runs.")
+    return runs
+
+
+def _archived_run(path: Path, line: dict[str, Any]) -> History:
+    names = list(line["columns"])
+    reports = [
+        {name: float(value) for name, value in zip(names, row, strict=True) if value is not None}
+        for row in zip(*line["columns"].values(), strict=True)
+    ]
+    return History(path / line["name"], line["options"], reports, Curve(np.empty(0), np.empty(0)))

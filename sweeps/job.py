@@ -15,9 +15,8 @@ from typing import Any, BinaryIO
 from option_flags import Config
 from options.command_line import flag_words
 from options.rules import UsageError
-from run_files.job_runs import JOB_LOG, run_folders
 from run_files.metrics import METRICS
-from run_files.run_folder import CHECKPOINTS, newest_first
+from run_files.run_folder import CHECKPOINTS, JOB_LOG, newest_first, run_folders
 
 # A run saves and ends when its sweep is killed: Linux then sends it SIGTERM (prctl's PR_SET_PDEATHSIG is 1).
 FIRST_WORDS = """\

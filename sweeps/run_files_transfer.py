@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from run_files.job_runs import run_folders
-from run_files.run_folder import CHECKPOINTS, CONFIG, newest_first, remove_abandoned, write_atomically
+from run_files.run_folder import CHECKPOINTS, CONFIG, newest_first, remove_abandoned, run_folders, write_atomically
 from sweeps.node_job import RESULTS, Stamp
 
 CHUNK = 4 << 20  # bytes of one message

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from machine.stop_signals import SAME_SIGNAL_SECONDS, StopSignals
-from run_files.growing_file import NewLines, last_lines
-from run_files.job_runs import JOB_LOG
+from run_files.metrics import NewLines, last_lines
+from run_files.run_folder import JOB_LOG
 from sweeps.job import Job, Places, has_reports, progress, resumable
 from sweeps.plan import Sweep
 from sweeps.state import DONE, ENDED, FAILED, PRUNED, RUNNING, STOPPED, SweepRun, SweepState
@@ -107,7 +107,7 @@ class SweepRunner:
         folder = self._job_folder(run)
         begins = resumable(folder) is None
         log = NewLines(folder / JOB_LOG)
-        log.skip()
+        log.read_text()  # what earlier starts have written
         # The ends are given always: a resumed run would take what the sweep no longer sets from its checkpoint.
         ends = {name: run.config.flags()[name] for name in ("environment_max_steps", "stop_at_return")}
         console = "off" if run.flags.get("console") == "off" else "plain"

@@ -19,7 +19,7 @@ from option_flags import Config
 from options.command_line import flag_words
 from options.rules import UsageError
 from reports.number_format import score
-from run_files.job_runs import report_of_job
+from run_files.run_folder import report_of_job
 from sweeps.plan import Sweep, checked_run, merged_flags
 from sweeps.state import DONE, PRUNED, SweepRun, SweepState
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from option_flags import Config
 from options.rules import UsageError
-from run_files.job_runs import SWEEP_FILE
-from run_files.run_folder import write_json
+from run_files.run_folder import SWEEP_FILE, write_json
 
 # The statuses of a run.
 WAITING, RUNNING, DONE, STOPPED, FAILED = "waiting", "running", "done", "stopped", "failed"

@@ -11,8 +11,7 @@ from typing import Any
 from machine.program import CHECKOUT
 from reports.number_format import NOTHING_YET, count, score
 from reports.tables import table_lines
-from run_files.job_runs import report_of_job
-from run_files.run_folder import write_atomically
+from run_files.run_folder import report_of_job, write_atomically
 from sweeps.plan import Sweep
 from sweeps.state import SweepRun, SweepState
 

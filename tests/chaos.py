@@ -19,11 +19,11 @@ import psutil
 
 from machine.stop_signals import SAME_SIGNAL_SECONDS
 from run_files.checkpoint import find_checkpoint, read_checkpoint
-from run_files.metrics import read_metrics
 from run_files.replay_file import read_tensor_file
 from run_files.run_folder import CHECKPOINTS
 from tests.chaos_run import BrokenGuaranteeError, Run
 from tests.processes import files_in_dev_shm
+from tests.read_metrics import read_metrics
 
 GONE_SECONDS = 5.0  # from a signal to the end of all processes, without the time to save the replays
 HURRIED_SECONDS = 1.0  # the same after a second signal, if only the replays were left to save

@@ -21,15 +21,15 @@ from replay.unroll_layout import UnrollLayout
 from reports import sinks
 from reports.game_scores import GameScoreOptions
 from reports.plot import PlotOptions
-from run_files.curve_archive import SUFFIX, read_archive
-from run_files.metrics import read_metrics
 from run_files.run_history import CHOSEN_NETWORK
+from run_files.run_reader import ARCHIVE, read_histories
 from sweeps.plan import KEYS, plan_sweep, read_sweep
 from sweeps.search_plan import SEARCH_KEYS, plan_search
 from tests.agents.learners import make_batch, make_learner, reported
 from tests.catch import make_catch
 from tests.options.other_values import OTHER_VALUES
 from tests.options.words import parse
+from tests.read_metrics import read_metrics
 from training.action_timing import ActionTiming
 from training.train import train
 
@@ -247,14 +247,14 @@ def test_links_lead_somewhere(document: str) -> None:
 
 
 def test_every_picture_of_curves_has_its_data() -> None:
-    archives = sorted((ROOT / "docs" / "data").glob(f"*{SUFFIX}"))
-    drawn = {name for document in DOCUMENTS for name in re.findall(rf"docs/data/(\w+){SUFFIX}", text_of(document))}
-    assert {archive.name.removesuffix(SUFFIX) for archive in archives} == drawn
+    archives = sorted((ROOT / "docs" / "data").glob(f"*{ARCHIVE}"))
+    drawn = {name for document in DOCUMENTS for name in re.findall(rf"docs/data/(\w+){ARCHIVE}", text_of(document))}
+    assert {archive.name.removesuffix(ARCHIVE) for archive in archives} == drawn
     for archive in archives:
-        for run in read_archive(archive):
+        for run in read_histories(archive):
             options = {name: value for name, value in run.options.items() if name != CHOSEN_NETWORK}
             assert Config.from_flags({**options, "op_mode": "train"})
-            assert "return_mean" in run.reports[-1], (archive.name, run.name)
+            assert "return_mean" in run.reports[-1], (archive.name, run.folder)
 
 
 def test_the_container_has_every_folder() -> None:

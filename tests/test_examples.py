@@ -13,7 +13,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from docs.examples.my_environment import Goal
-from run_files.metrics import read_metrics
+from tests.read_metrics import read_metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ["--environment_max_steps=4000", "--worker_count=1", "--envs_per_worker=4", "--batch_size=4", "--seed=1"]

@@ -15,7 +15,6 @@ from option_flags import Config
 from replay.mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from run_files.checkpoint import reaches_return
 from run_files.metrics import Episode, JsonValue
 from training.action_timing import ActionTiming
 from training.interval import STAGES, Interval
@@ -196,8 +195,9 @@ class Progress:
             self.recent_returns.append(game_return)
             self.return_max = game_return if self.return_max is None else max(self.return_max, game_return)
             self.return_min = game_return if self.return_min is None else min(self.return_min, game_return)
-        if episodes and not self.goal_reached:
-            self.goal_reached = reaches_return(self.recent_returns, self.return_window, self._stop_at_return)
+        goal, window_is_full = self._stop_at_return, len(self.recent_returns) == self.return_window
+        if episodes and goal is not None and window_is_full and not self.goal_reached:
+            self.goal_reached = float(np.mean(self.recent_returns)) >= goal
         self.episodes += len(episodes)
 
     def take_unsent(self) -> LearnerMessage:

@@ -32,8 +32,8 @@ from replay.replay_buffer import ReplayBuffer, ReplayRules
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, find_checkpoint
-from run_files.metrics import read_metrics
 from run_files.replay_file import read_tensor_file
+from tests.read_metrics import read_metrics
 from training.make_replays import make_storage
 from wrappers.atari import make_atari
 

@@ -19,10 +19,10 @@ from pathlib import Path
 import psutil
 
 from run_files.checkpoint import find_checkpoint
-from run_files.metrics import read_metrics
 from tests.chaos_run import BrokenGuaranteeError
 from tests.cluster.cluster_run import ClusterRun
 from tests.cluster.some_nodes import SomeNodes, wait_until_gone
+from tests.read_metrics import read_metrics
 
 FLAGS = ("--nolocal_workers", "--environment_max_steps=1000000000", "--report_period=200", "--save_model_period=50")
 RECOVERY_SECONDS = 120.0  # a node that was lost is given up by Ray, and another one starts

@@ -20,9 +20,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from run_files.metrics import read_metrics
 from tests.benchmarks.runs import ROOT
 from tests.benchmarks.slow_wire import DEVICE
+from tests.read_metrics import read_metrics
 
 HEAD, NODE = "10.77.0.1", "10.77.0.2"
 PORT = 6379

@@ -10,9 +10,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from run_files.metrics import read_metrics
 from tests.cluster.cluster_run import ClusterRun
 from tests.cluster.some_nodes import SomeNodes
+from tests.read_metrics import read_metrics
 
 FLAGS = ("--worker_count=1", "--environment_max_steps=1000000000", "--console=plain", "--report_period=200")
 START_SECONDS = 120.0

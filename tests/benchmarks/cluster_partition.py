@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from run_files.metrics import read_metrics
 from tests.benchmarks.cluster_distance import HEAD, PORT, START_SECONDS, end, ray_nodes, two_namespaces
+from tests.read_metrics import read_metrics
 
 THRESHOLD = "RAY_health_check_failure_threshold"  # set as docs/cluster.md says
 MOST_SECONDS = 300.0  # until the node plays again

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from run_files.job_runs import run_folders
 from run_files.metrics import METRICS, last_report
-from run_files.run_folder import write_json
+from run_files.run_folder import run_folders, write_json
 from run_files.run_reader import read_history
 from sweeps.job import resumable
 from tests.benchmarks.comparison_tables import Finished, comparison_lines

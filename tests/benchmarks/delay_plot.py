@@ -31,8 +31,8 @@ from reports.plot_style import (
 )
 from reports.scores import game_name
 from reports.tables import table_lines
-from run_files.curve_archive import read_histories
 from run_files.run_history import History
+from run_files.run_reader import read_histories
 
 ASYNCHRONOUS, TURNS = "asynchronous", "turns"
 

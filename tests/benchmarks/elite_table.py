@@ -12,8 +12,8 @@ from statistics import mean
 from typing import Any
 
 from options.rules import UsageError
-from run_files.job_runs import run_of_job
-from run_files.metrics import read_metrics
+from run_files.run_folder import run_of_job
+from tests.read_metrics import read_metrics
 
 FIRST = 50_000
 MARKS = (100_000, 200_000, 300_000, 500_000, 750_000, 1_000_000)

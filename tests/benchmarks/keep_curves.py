@@ -9,19 +9,48 @@ is replaced.
 """
 
 import argparse
+import gzip
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from options.rules import UsageError
-from run_files.curve_archive import ArchivedRun, read_archive, write_archive
 from run_files.metrics import Report
-from run_files.run_reader import read_history
+from run_files.run_folder import write_atomically
+from run_files.run_reader import read_histories, read_history
 
 COUNTERS = ("agent_steps", "frames", "seconds", "updates", "episodes")
 FIGURES = "return_mean,steps_per_second,entropy,value_loss,kl_fresh,kl_replayed,policy_lag_mean"
 LEFT_OUT = ("results_dir", "load_model_url", "environment_max_steps")
 MACHINE = ("device", "precision", "worker_count", "learner_threads", "cores", "python", "torch")
+
+
+class ArchivedRun(NamedTuple):
+    """The reports of one run, by flat names (`time_shares/update`), and what it ran with."""
+
+    name: str
+    options: Mapping[str, Any]
+    machine: Mapping[str, Any]
+    reports: Sequence[Mapping[str, float]]
+
+    def as_line(self) -> str:
+        """Columns compress better than rows. null means that a report does not have the figure."""
+        names = dict.fromkeys(name for report in self.reports for name in report)
+        columns = {name: [_short(report.get(name)) for report in self.reports] for name in names}
+        line = {"name": self.name, "options": self.options, "machine": self.machine, "columns": columns}
+        return json.dumps(line, separators=(",", ":"))
+
+
+def _short(value: float | None) -> float | int | None:
+    return int(value) if value is not None and value.is_integer() else value
+
+
+def write_archive(path: Path, runs: Sequence[ArchivedRun], others: Sequence[str] = ()) -> None:
+    """Write the lines of other runs, and then these runs; the same ones give the same bytes."""
+    text = "".join(f"{line}\n" for line in [*others, *(run.as_line() for run in runs)])
+    write_atomically(path, gzip.compress(text.encode(), mtime=0))
 
 
 def reduced(run: Path, name: str, figures: list[str]) -> ArchivedRun:
@@ -50,8 +79,12 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         run = reduced(arguments.run, arguments.name or arguments.run.name, arguments.figures.split(","))
-        kept = read_archive(arguments.archive) if arguments.archive.exists() else []
-        write_archive(arguments.archive, [*(other for other in kept if other.name != run.name), run])
+        others = []
+        if arguments.archive.exists():
+            read_histories(arguments.archive)  # refuses what is no archive
+            lines = gzip.decompress(arguments.archive.read_bytes()).decode().splitlines()
+            others = [line for line in lines if json.loads(line)["name"] != run.name]
+        write_archive(arguments.archive, [run], others)
     except UsageError as error:
         print(f"keep_curves: {error}", file=sys.stderr)
         return 2

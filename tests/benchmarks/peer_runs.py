@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import psutil
 
-from run_files.metrics import Report, last_report, read_metrics
+from run_files.metrics import Report, last_report
 from tests.benchmarks.peer_environments import PeerError
 from tests.benchmarks.peer_programs.progress import PROGRESS
 from tests.benchmarks.runs import ROOT, STOP_SECONDS, number
+from tests.read_metrics import read_metrics
 
 MARK = "PEER_BENCHMARK_RUN"  # in the environment of each process of an arm
 POLL_SECONDS = 1.0

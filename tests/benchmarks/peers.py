@@ -30,11 +30,12 @@ from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
 from reports.scores import ATARI_5, PUBLISHED
-from run_files.metrics import JsonLinesSink, Report, read_metrics
+from run_files.metrics import JsonLinesSink, Report
 from tests.benchmarks.peer_environments import PEERS, Peer, PeerError, make_environment
 from tests.benchmarks.peer_runs import Command, Line, own_reports, peer_reports, run_for, speed
 from tests.benchmarks.peer_table import OWN, result_lines
 from tests.benchmarks.runs import ROOT
+from tests.read_metrics import read_metrics
 
 TITLES = {OWN: "this platform", **{peer.name: peer.title for peer in PEERS}}
 GAMES = tuple(sorted(ATARI_5, key=ATARI_5.__getitem__, reverse=True)[:3])  # with the largest weights of Atari-5

@@ -27,10 +27,9 @@ from reports.panels import learning_panels, page_panels
 from reports.plot_style import as_bytes
 from reports.run_curves import draw_run
 from reports.scores import game_name
-from run_files.curve_archive import read_histories
 from run_files.run_folder import write_atomically
 from run_files.run_history import History
-from run_files.run_reader import read_history
+from run_files.run_reader import read_histories, read_history
 from tests.benchmarks import delay_plot
 from tests.benchmarks.console_picture import console_svg
 from tests.benchmarks.game_film import game_gif

@@ -14,7 +14,8 @@ from typing import Any
 import psutil
 
 from option_flags import Config
-from run_files.metrics import Report, read_metrics
+from run_files.metrics import Report
+from tests.read_metrics import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT_PERIOD = 1000  # agent steps; a measurement begins and ends at a report

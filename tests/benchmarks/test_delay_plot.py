@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from option_flags import EnvironmentOptions
-from run_files.curve_archive import ArchivedRun, read_histories, write_archive
+from run_files.run_reader import read_histories
 from tests.benchmarks.delay_plot import arm_of, by_game, draw, outcome, regrets, table, usable
+from tests.benchmarks.keep_curves import ArchivedRun, write_archive
 
 BOXING = "BoxingNoFrameskip-v4"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psutil
 
-from run_files.metrics import read_metrics
 from tests.cluster.followed_program import FollowedProgram
 from tests.cluster.some_nodes import SomeNodes
+from tests.read_metrics import read_metrics
 
 CATCH_PROGRAM = ("-m", "tests.cluster.catch_main")
 

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.comparison import group_rows, search_chart
 from dashboard.results import AT_WORK, FAILED, FINISHED, STOPPED, UNREADABLE, PageError, Results, RunRow
-from option_flags import OPTIONS
-from reports.compare_runs import group_runs
 from tests.dashboard.some_runs import NOW, append_report, write_run, write_sweep
 
 
@@ -202,27 +199,6 @@ def test_a_parent_that_is_nonsense_is_none(tmp_path: Path, parent: Any) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     row = rows_of(tmp_path)["run"]
     assert row.state == FINISHED and not row.ancestors
-
-
-@pytest.mark.parametrize("value", [[1], "x", True, None, 10**400], ids=lambda value: str(value)[:9])
-def test_a_foreign_configuration_leaves_the_comparison_of_the_others(tmp_path: Path, value: Any) -> None:
-    """Each option in turn has this value."""
-    for place in range(3):
-        write_run(tmp_path / f"good{place}", lr=10.0**-place)
-    folder = write_run(tmp_path / "odd")
-    config = json.loads((folder / "config.json").read_text())
-    for name in OPTIONS:
-        (folder / "config.json").write_text(json.dumps({**config, "options": {**config["options"], name: value}}))
-        results = Results(tmp_path)
-        rows = [row for row in results.rows()[0] if row.state == FINISHED]
-        data = [results.reader(row.folder) for row in rows]
-        for each in data:
-            each.refresh()
-        groups = group_runs([each.history for each in data])
-        assert sum(len(group.runs) for group in groups) == len(rows) >= 3, name
-        assert [each.history.return_window for each in data]
-        assert [row.time_left and row.share_done for row in rows]
-        assert group_rows(rows) and search_chart(rows) is not None
 
 
 def test_no_text_of_others_becomes_an_attribute_of_the_page() -> None:

@@ -10,10 +10,9 @@ import pytest
 from option_flags import Config
 from reports.compare_runs import group_runs, seed_band
 from reports.run_curves import draw_run
-from run_files.curve_archive import read_histories, write_archive
 from run_files.run_history import Curve, History
-from run_files.run_reader import read_history
-from tests.benchmarks.keep_curves import reduced
+from run_files.run_reader import read_histories, read_history
+from tests.benchmarks.keep_curves import reduced, write_archive
 from tests.reports.some_run import write_run
 
 LOADING: dict[str, Any] = {"op_mode": "train_w_load", "load_model_url": "pong"}

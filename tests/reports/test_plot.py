@@ -13,9 +13,8 @@ from reports.panels import COLOURS, dashes, learning_panels, machine_panels, pag
 from reports.plot import PlotOptions
 from reports.plot_style import as_bytes, short_count, smoothed
 from reports.run_curves import draw_run
-from run_files.curve_archive import write_archive
 from run_files.run_reader import read_history
-from tests.benchmarks.keep_curves import reduced
+from tests.benchmarks.keep_curves import reduced, write_archive
 from tests.reports.some_run import write_run
 
 PNG = b"\x89PNG\r\n\x1a\n"

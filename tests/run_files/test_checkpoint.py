@@ -71,21 +71,6 @@ def test_a_resumed_run_does_not_inherit_the_mode_and_the_parent(tmp_path: Path) 
     assert all(options[name] == OPTIONS[name] for name in options)
 
 
-def test_a_new_run_from_weights_keeps_the_environment_unless_another_is_given(tmp_path: Path) -> None:
-    saved: dict[str, Any] = {
-        "env": "CartPole-v1",
-        "env_kwargs": '{"sutton_barto_reward": true}',
-        "env_wrapper": "mine:wrap",
-    }
-    saved |= {"largest_pixel": 10}
-    options = Config.from_flags({**saved, "gamma": 0.5, "lstm_size": 7}).flags()
-    write_checkpoint(tmp_path / checkpoint_name(3), {**content(), "options": options})
-    checkpoint = find_checkpoint(str(tmp_path / checkpoint_name(3)))
-    same, other = checkpoint.options_of_new_run({"lr"}), checkpoint.options_of_new_run({"env", "lr"})
-    assert same == {**other, **saved}
-    assert other["lstm_size"] == 7 and "gamma" not in other and not saved.keys() & other.keys()
-
-
 @pytest.mark.parametrize("room", [0, 1_000, 400_000])
 def test_a_full_disk_keeps_the_older_checkpoint(tmp_path: Path, room: int) -> None:
     """It raises OSError, also if the disk fills up in the middle of the weights."""

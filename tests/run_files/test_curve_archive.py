@@ -1,15 +1,16 @@
 """An archive of curves is written, read and drawn."""
 
 import gzip
+import sys
 from pathlib import Path
 
 import pytest
 
 from options.rules import UsageError
 from reports import plot
-from run_files.curve_archive import read_archive, read_histories, write_archive
-from run_files.run_reader import read_history
-from tests.benchmarks.keep_curves import reduced
+from run_files.run_reader import read_histories, read_history
+from tests.benchmarks import keep_curves
+from tests.benchmarks.keep_curves import reduced, write_archive
 from tests.reports.some_run import write_run
 
 FIGURES = ["return_mean", "time_shares/update"]
@@ -35,11 +36,16 @@ def test_an_archive_keeps_the_curves_of_its_runs(tmp_path: Path) -> None:
         assert "results_dir" not in kept.options and kept.options["seed"] in {1, 2}
 
 
-def test_an_archive_that_is_read_and_written_again_has_the_same_bytes(tmp_path: Path) -> None:
+def test_a_run_is_added_or_replaced_and_the_others_keep_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = archive_of(tmp_path)
-    again = tmp_path / "again.jsonl.gz"
-    write_archive(again, read_archive(path))
-    assert again.read_bytes() == path.read_bytes()
+    before = path.read_bytes()
+    for words in ([], ["--figures=entropy"], [f"--figures={','.join(FIGURES)}"]):
+        monkeypatch.setattr(sys, "argv", ["keep_curves", str(tmp_path / "b"), str(path), *words])
+        assert keep_curves.main() == 0
+        assert [run.folder.name for run in read_histories(path)] == ["a", "b"]
+    assert path.read_bytes() == before
 
 
 def test_a_run_folder_is_one_history(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a run or a test takes over from a checkpoint, and command lines that do not go with it."""
+"""What a run or a test takes over from a checkpoint, and flags that do not go with it."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -10,7 +10,7 @@ from option_flags import Config, NetworkOptions
 from options.presets import merged
 from options.rules import UsageError
 from run_files.checkpoint import Checkpoint
-from run_files.inherited_options import inherited_options
+from run_files.inherited_options import check_resumable, inherited_options
 from tests.options.other_values import OTHER_VALUES
 from tests.run_files.some_checkpoint import some_content
 
@@ -40,6 +40,14 @@ def test_a_run_from_weights_inherits_every_option_of_the_network() -> None:
     assert {name: new[name] for name in names} == others
 
 
+def test_a_run_from_weights_inherits_the_environment_unless_another_is_given() -> None:
+    own: dict[str, Any] = {"env": CARTPOLE, "env_kwargs": '{"sutton_barto_reward": true}', "env_wrapper": "mine:wrap"}
+    own |= {"largest_pixel": 10}
+    checkpoint = saved(**own)
+    same, other = (inherited_options(checkpoint, {**WEIGHTS, **given}) for given in ({}, {"env": "Acrobot-v1"}))
+    assert same == {**other, **own} and not own.keys() & other.keys()
+
+
 @pytest.mark.parametrize(("env", "other"), [(CARTPOLE, PONG), (PONG, CARTPOLE), (PONG, "QbertNoFrameskip-v4")])
 def test_another_environment_is_refused_by_its_own_name(env: str, other: str) -> None:
     """Not by the name of an option that follows from it."""
@@ -58,3 +66,42 @@ def test_weights_of_vectors_do_not_fit_an_atari_game() -> None:
     for env, other in ((CARTPOLE, "Acrobot-v1"), (PONG, "QbertNoFrameskip-v4"), (PONG, "ALE/Pong-v5")):
         given = {**WEIGHTS, "load_model_url": "run", "env": other}
         assert Config.from_flags(merged(inherited_options(saved(env=env), given), given)).environment.env == other
+
+
+def test_another_game_or_other_actions_are_refused() -> None:
+    checkpoint = saved()
+    check_resumable(Config(), checkpoint)
+    with pytest.raises(UsageError, match=r"--env=QbertNoFrameskip-v4 .* a checkpoint with PongNoFrameskip-v4.*\.$"):
+        check_resumable(Config.from_flags({"env": "QbertNoFrameskip-v4"}), checkpoint)
+    for flag in ("full_action_space", "factored_actions"):
+        with pytest.raises(UsageError, match=rf"^--{flag}=True does not fit a checkpoint with False; leave"):
+            check_resumable(Config.from_flags({flag: True}), checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ({"environment_max_steps": 301}, None),
+        ({"environment_max_steps": 300}, r"--environment_max_steps=300 is already reached: .* 300 agent steps; .*\.$"),
+        ({"stop_at_return": 4.0}, r"--stop_at_return=4\.0 is already reached: the run ended at it; .*\.$"),
+        ({"stop_at_return": 4.1}, None),
+    ],
+)
+def test_a_run_that_is_complete_cannot_go_on(flags: dict[str, Any], why: str | None) -> None:
+    checkpoint = saved()
+    checkpoint.content["progress"]["reached_goal"] = 4.0
+    if why is None:
+        check_resumable(Config.from_flags(flags), checkpoint)
+    else:
+        with pytest.raises(UsageError, match=f"^{why}"):
+            check_resumable(Config.from_flags(flags), checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("goal", "reached", "inherited"), [(3.1, None, 3.1), (None, None, None), (3.5, 3.5, None), (4.5, 3.5, 4.5)]
+)
+def test_a_reached_goal_is_not_inherited(goal: float | None, reached: float | None, inherited: float | None) -> None:
+    """Also if games that ended after it have lowered the mean again."""
+    checkpoint = saved(stop_at_return=goal)
+    checkpoint.content["progress"]["reached_goal"] = reached
+    assert checkpoint.options["stop_at_return"] == inherited

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from run_files.checkpoint import checkpoint_name
-from run_files.job_runs import is_job, run_of_job
+from run_files.run_folder import is_job, run_of_job
 
 REPORT = '{"agent_steps": 1000}\n'
 

@@ -1,6 +1,7 @@
 import csv
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,18 @@ from hypothesis import strategies as st
 
 from reports.sinks import RetryingSink, SinkList
 from run_files import metrics as sinks
-from run_files.metrics import Episode, EpisodesCsvSink, JsonLinesSink, Report, json_safe, last_report, read_metrics
+from run_files.metrics import (
+    Episode,
+    EpisodesCsvSink,
+    JsonLinesSink,
+    NewLines,
+    Report,
+    json_safe,
+    last_lines,
+    last_report,
+)
 from tests.full_disk import files_limited_to
+from tests.read_metrics import read_metrics
 
 HEADER = "agent_steps,return,length,worker\n"
 
@@ -121,14 +132,6 @@ def test_a_file_with_only_an_incomplete_line_is_emptied(tmp_path: Path) -> None:
     assert read_metrics(path) == []
     JsonLinesSink(path).close()
     assert path.read_bytes() == b""
-
-
-@pytest.mark.parametrize("damage", ['{"update":', "", "[1]", "3", "\0\0\0", "[" * 100_000])
-def test_the_number_of_a_damaged_line_is_reported(tmp_path: Path, damage: str) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(f'{{"update": 1}}\n{damage}\n{{"update": 3}}\n')
-    with pytest.raises(ValueError, match="line 2"):
-        read_metrics(path)
 
 
 def test_episodes_are_csv(tmp_path: Path) -> None:
@@ -291,3 +294,57 @@ def test_a_damaged_last_line_is_reported_with_its_file(tmp_path: Path) -> None:
     path.write_text('{"update": 1}\n{"upd\n')
     with pytest.raises(ValueError, match="metrics.jsonl, its last line is not JSON"):
         last_report(path)
+
+
+# --- Followed as they grow --------------------------------------------------------------------------------------------
+
+
+def test_only_complete_lines_that_are_new_are_read(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    lines = NewLines(log)
+    assert lines.read_text() == []
+    log.write_bytes(b"first\nsecond\nha")
+    assert lines.read_text() == ["first", "second"] and lines.read_text() == []
+    with log.open("ab") as file:
+        file.write(b"lf \xff\n")
+    assert lines.read_text() == ["half \ufffd"]
+
+
+@pytest.mark.parametrize("replace", [True, False], ids=["replaced", "shortened"])
+def test_a_file_that_begins_anew_is_read_anew(tmp_path: Path, replace: bool) -> None:
+    path = tmp_path / "numbers"
+    path.write_text("1\n2\n3\n")
+    lines = NewLines(path)
+    assert len(list(lines.read())) == 3
+    (tmp_path / "other").write_text("8\n9\n10\n11\n" if replace else "8\n")
+    if replace:
+        os.replace(tmp_path / "other", path)
+        assert list(lines.read()) == [b"8", b"9", b"10", b"11"]
+    else:
+        path.write_text("8\n")
+        assert list(lines.read()) == [b"8"]
+    path.unlink()
+    assert list(lines.read()) == []
+    path.write_text("5\n")
+    assert list(lines.read()) == [b"5"]
+
+
+def test_a_huge_file_is_read_at_some_places_only(tmp_path: Path) -> None:
+    """Evenly spaced whole lines and the end; then it grows like any other."""
+    path = tmp_path / "numbers"
+    path.write_text("".join(f"{i:09}\n" for i in range(100_000)))
+    lines = NewLines(path, most_bytes=1000, places=50)
+    found = [int(line) for line in lines.read()]
+    assert len(found) < 200 and lines.sampled
+    assert found == sorted(set(found))
+    assert found[0] < 3 * 100_000 / 50 and found[-1] == 99_999
+    with path.open("a") as appended:
+        appended.write("000100000\n")
+    assert list(lines.read()) == [b"000100000"]
+
+
+def test_the_last_lines_of_a_log_are_plain_text(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    log.write_bytes(b"old\n" * 1000 + b"half\rwhole\r\n\x1b[31mred\x1b[0m \xff\n\nlast\n")
+    assert last_lines(log, 3) == ["whole", "[31mred[0m \ufffd", "last"]
+    assert len(last_lines(log, 10**6, most_bytes=100)) < 30

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from run_files.checkpoint import checkpoint_name
-from run_files.job_runs import run_folders
+from run_files.run_folder import run_folders
 from sweeps import state as sweep_state
 from sweeps import table as sweep_table
 from sweeps.job import Places

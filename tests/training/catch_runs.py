@@ -6,8 +6,8 @@ from typing import Any
 from option_flags import Config
 from options.presets import merged
 from run_files.checkpoint import find_checkpoint
-from run_files.metrics import read_metrics
 from tests.catch import make_catch
+from tests.read_metrics import read_metrics
 from training.train import train
 from wrappers.environment import MakeWatchedEnvironment
 

@@ -11,6 +11,7 @@ import torch
 from main import main
 from option_flags import Config, EnvironmentOptions
 from run_files.checkpoint import find_checkpoint
+from run_files.inherited_options import inherited_options
 from run_files.run_reader import read_history
 from tests.catch import Catch, make_catch
 from tests.training.catch_runs import CATCH, catch_run, reports, resume_run
@@ -38,9 +39,8 @@ def tuned_run(source: Path, results: Path, make_environment: MakeWatchedEnvironm
     parent = find_checkpoint(str(source))
     own = {"op_mode": "train_w_load", "load_model_url": str(source), "load_weights_only": True}
     small = {name: value for name, value in CATCH.items() if name != "frames_stacked"} | {"results_dir": str(results)}
-    return train(
-        Config.from_flags({**parent.options_of_new_run(small), **small, **own, **flags}), make_environment, parent
-    )
+    given = {**small, **own, **flags}
+    return train(Config.from_flags({**inherited_options(parent, given), **given}), make_environment, parent)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -10,8 +10,8 @@ import pytest
 from evaluation.score_checkpoint import score_checkpoint
 from option_flags import Config
 from run_files.checkpoint import find_checkpoint
-from run_files.metrics import read_metrics
 from tests.processes import spawned
+from tests.read_metrics import read_metrics
 from training.train import train
 from wrappers.atari import make_atari
 

@@ -21,9 +21,9 @@ from replay.mix import Batch
 from reports.console import Console, Display
 from reports.run_display import Status
 from run_files.checkpoint import find_checkpoint
-from run_files.metrics import read_metrics
 from tests.catch import make_catch
 from tests.processes import files_in_dev_shm, signal_session, spawned
+from tests.read_metrics import read_metrics
 from tests.training.resumed_runs import OF_THE_MACHINE
 from training import train as training
 from training.train import train

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from run_files.growing_file import NewLines
+from run_files.metrics import NewLines
 
 PROGRESS = "progress.jsonl"
 GAMES = "games.txt"  # one return in each line
