@@ -1,6 +1,6 @@
 """The command line: `python main.py --op_mode=train --env=PongNoFrameskip-v4`; `--help` lists all flags."""
 
-from machine.start import exit_on_signals
+from machine.stop_signals import exit_on_signals
 
 if __name__ == "__main__":  # not in worker processes, which import this file too
     exit_on_signals()
@@ -13,9 +13,9 @@ from typing import Any
 from learners.rank import SILENCE_FACTOR, learner_rank
 from machine.capacity import usable_cores
 from machine.program import explained, run_program
-from option_flags import OPTIONS, TOPICS, Config
+from option_flags import OPTIONS, TOPICS, Config, merged
 from options.command_line import FlagFile, given_flags
-from options.presets import STANDARD, merged
+from options.presets import STANDARD
 from options.rules import counted
 from processes.pool import RunFailedError
 from wrappers.any_environment.faults import EnvironmentFaultError
@@ -84,15 +84,14 @@ def run(arguments: Sequence[str]) -> int:
         assert parent is not None  # a test without --load_model_url is refused by Config
         score_checkpoint(config, make_environment, parent)
         return 0
+    notes: list[str] = []
+    if parent is None or config.run.load_weights_only:
+        config, notes = settle_settings(config, flags, STANDARD if spec is None else suited_settings(spec))
     config = settle_learners(config, rank)
     if rank is None and config.learners.learners > 1:
         return launch_learners(config, given)
     end_with_launcher()
-    notes = complaints(config.environment)
-    is_new = parent is None or config.run.load_weights_only
-    if is_new and rank is None:  # they were not tried with several learners
-        config, note = settle_settings(config, flags, STANDARD if spec is None else suited_settings(spec))
-        notes = [*note, *notes]
+    notes += complaints(config.environment)
     with closing(connect(rank, config)) as learners, learners.guarded():
         train(config, make_environment, parent, notes, learners)
     return 0

@@ -1,6 +1,6 @@
 """A sweep, many runs of main.py: `python multi_train.py --sweep=my.json`; alone, it prints its help."""
 
-from machine.start import exit_on_signals
+from machine.stop_signals import exit_on_signals
 
 if __name__ == "__main__":
     exit_on_signals()

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, get_type_hints
 
-from options.batch_uses import ONCE, BatchUses
-from options.command_line import flag_words, unknown_flag
+from options.command_line import unknown_flag
 from options.environment_options import EnvironmentOptions, RealtimeOptions
-from options.learning_options import LossOptions, NetworkOptions, OptimizerOptions
-from options.presets import dependent_defaults, merged
+from options.learning_options import ONCE, BatchUses, LossOptions, NetworkOptions, OptimizerOptions
+from options.presets import ATARI_GPU, AUTO, PRESETS, TRIED_WITH_GPU, defaults_of_environment
 from options.process_options import ClusterOptions, LearnerOptions, WorkerOptions
 from options.replay_options import ReplayOptions, divisible_batch
 from options.rules import Options, UsageError, declared
@@ -38,6 +37,10 @@ __all__ = [  # with the topics of other files
     "RunOptions",
     "TestOptions",
     "WorkerOptions",
+    "against_gpu_settings",
+    "defaults_beside",
+    "merged",
+    "preset",
 ]
 
 
@@ -72,36 +75,22 @@ class Config:
                 "--replay_parameters: kl_div compares policies state by state, and with --use_lstm a policy depends on "
                 "more than the state; ln_norm or cos_dist would be right."
             )
-
         if self.learners.learners > 1 and self.run.op_mode != "test":
             self._check_learners(self.learners.learners)
 
     def _check_learners(self, learners: int) -> None:
-        if self.cluster.cluster is not None:
-            self._check_placed_learners(learners)
         if 0 < self.workers.worker_count < learners:
             raise UsageError(
                 f"--worker_count={self.workers.worker_count} leaves some of --learners={learners} without a worker; "
                 f"{learners} or more would be right."
             )
-        if any(share % learners for share in self.replay.shares):
-            right = divisible_batch(self.replay.batch_size, [r.sample_ratio for r in self.replay.replays], learners)
+        shares, size = self.replay.shares, self.replay.batch_size
+        if any(share % learners for share in shares):
+            right = divisible_batch(size, [replay.sample_ratio for replay in self.replay.replays], learners)
             raise UsageError(
-                f"--batch_size={self.replay.batch_size} gives the replays {_in_words(self.replay.shares)} unrolls of a "
-                f"batch, which --learners={learners} cannot divide evenly; "
-                f"--batch_size={right} would be right."
+                f"--batch_size={size} gives the replays {' and '.join(map(str, shares))} unrolls of a batch, which "
+                f"--learners={learners} cannot divide evenly; --batch_size={right} would be right."
             )
-
-    def _check_placed_learners(self, learners: int) -> None:
-        """The other options of a cluster are about nodes that play for one learner."""
-        for name, item in declared(ClusterOptions).items():
-            value = getattr(self.cluster, name)
-            if name != "cluster" and value != item.default:
-                (given,), (right,) = flag_words({name: value}), flag_words({name: item.default})
-                raise UsageError(
-                    f"{given} has no meaning with --cluster and --learners={learners}, of which each plays with the "
-                    f"workers of its own node; {right} would be right."
-                )
 
     def _check_real_time(self) -> None:
         if self.run.reproducible:
@@ -186,7 +175,7 @@ class Config:
         for name in values:
             if name not in OPTIONS:
                 raise unknown_flag(name, OPTIONS)
-        values = dependent_defaults(values) | dict(values)
+        values = _dependent_defaults(values) | dict(values)
         topics: dict[str, Any] = {
             topic: options(**{item.name: values[item.name] for item in fields(options) if item.name in values})
             for topic, options in TOPICS.items()
@@ -197,14 +186,50 @@ class Config:
         return self.from_flags(merged(self.flags(), overrides))
 
 
-def _in_words(numbers: tuple[int, ...]) -> str:
-    return " and ".join(filter(None, (", ".join(map(str, numbers[:-1])), str(numbers[-1]))))
+TOPICS: dict[str, type[Options]] = get_type_hints(Config)
+OPTIONS: dict[str, dataclasses.Field[Any]] = declared(*TOPICS.values())
+
+
+def preset(option: str, value: object) -> dict[str, Any]:
+    """What a value of --protocol, --settings or --loss sets: its own values, and the declared defaults of what its
+    other values set, so that nothing is left of them. Nothing for a wrong value, which the option's rule refuses."""
+    values = PRESETS[option]
+    if not isinstance(value, str) or value == AUTO or value not in values:
+        return {}
+    return {name: OPTIONS[name].default for flags in values.values() for name in flags} | dict(values[value])
+
+
+def _preset_flags(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the given --protocol, --settings and --loss set; the later beats the earlier."""
+    return {name: value for option in PRESETS for name, value in preset(option, given.get(option)).items()}
+
+
+def _dependent_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults that depend on the given flags, where they may differ from the declared ones."""
+    return {**_preset_flags(given), **defaults_of_environment(given.get("env"))}
 
 
 def defaults_beside(values: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults of all options in a run with these values: those of its environment, its protocol and its loss."""
-    return {name: item.default for name, item in OPTIONS.items()} | dependent_defaults(values)
+    return {name: item.default for name, item in OPTIONS.items()} | _dependent_defaults(values)
 
 
-TOPICS: dict[str, type[Options]] = get_type_hints(Config)
-OPTIONS: dict[str, dataclasses.Field[Any]] = declared(*TOPICS.values())
+def merged(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The saved values of a run, and over them those that are given.
+
+    A given protocol, loss or name of settings that is not the run's sets its flags anew; single flags that are given
+    beat it.
+    """
+    changed = {
+        option: given[option]
+        for option in PRESETS
+        if option in given and given[option] != saved.get(option, OPTIONS[option].default)
+    }
+    return {**saved, **_preset_flags(changed), **given}
+
+
+def against_gpu_settings(given: Mapping[str, Any]) -> list[str]:
+    """The given flags for which --settings=auto does not take those for a GPU: its own, and others that it was not
+    tried with."""
+    own = [name for name in given if name in PRESETS["settings"][ATARI_GPU]]
+    return own + [name for name, tried in TRIED_WITH_GPU.items() if given.get(name, tried) != tried]

@@ -40,33 +40,23 @@ class ScheduledOptimizer:
     def _set_step_size(self, learning_rate: float) -> None:
         """Set the length of the next step; for RMSProp, with the bias correction of its mean square.
 
-        The mean square starts at 0. Without the correction the first steps are ten times too long, which makes most
-        features zero for good. Step t is to be lr · B_t, with B_t = momentum · B_{t−1} + c_t · gradient / root mean
-        square and c_t = √(1 − α^t). PyTorch keeps B_t / c_t, so the ratio of two corrections goes into its momentum.
+        The mean square starts at 0. Without the correction, √(1 − α^t) at step t, the first steps are ten times too
+        long, which makes most features zero for good.
         """
-        options = self._options
-        correction, ratio = 1.0, 1.0
-        if options.optimizer == "rmsprop":
+        correction = 1.0
+        if self._options.optimizer == "rmsprop":
             steps = float(next((state["step"] for state in self._optimizer.state.values()), 0))  # made so far
-            correction = math.sqrt(1 - options.rmsprop_alpha ** (steps + 1))
-            # The momentum of the first step multiplies 0, but it must not be 0: PyTorch would leave momentum out.
-            ratio = math.sqrt(1 - options.rmsprop_alpha**steps) / correction if steps else 1.0
+            correction = math.sqrt(1 - self._options.rmsprop_alpha ** (steps + 1))
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate * correction
-            if options.optimizer == "rmsprop":
-                group["momentum"] = options.rmsprop_momentum * ratio
 
     def state_dict(self) -> dict[str, Any]:
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume the moving averages with this optimizer's own options.
-
-        Those of another optimizer are left out, and those with momentum by one without it, and the other way round.
-        """
-        own, saved = self._optimizer.state_dict(), state["param_groups"][0]
-        kinds = [("alpha" in group, bool(group.get("momentum"))) for group in (own["param_groups"][0], saved)]
-        if kinds[0] == kinds[1]:
+        """Resume the moving averages with this optimizer's own options. Those of another optimizer are left out."""
+        own = self._optimizer.state_dict()
+        if ("alpha" in own["param_groups"][0]) == ("alpha" in state["param_groups"][0]):
             self._optimizer.load_state_dict({**own, "state": state["state"]})
 
 
@@ -75,6 +65,4 @@ def _make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torc
     if options.optimizer == "adam":
         betas = (options.adam_beta1, options.adam_beta2)
         return torch.optim.Adam(parameters, options.lr, betas, options.adam_eps, fused=True)
-    return torch.optim.RMSprop(
-        parameters, options.lr, options.rmsprop_alpha, options.rmsprop_eps, momentum=options.rmsprop_momentum
-    )
+    return torch.optim.RMSprop(parameters, options.lr, options.rmsprop_alpha, options.rmsprop_eps)

@@ -23,6 +23,7 @@ from processes.messages import Kind
 from processes.printed import KindsOfErrors
 from workers.random_streams import stream_of
 
+WEIGHTS_SECONDS = 0.1  # between two copies of the weights for the nodes
 START_SECONDS = 120.0  # in which a node has to prepare its games
 SILENCE_SECONDS = 90.0  # after which an actor that answers no call is replaced; docs/cluster.md lets Ray wait as long
 SILENT_SECONDS = 3.0  # after which nobody waits for the rounds of an actor
@@ -69,9 +70,9 @@ class Players:
             return problem
 
     def newest_weights(self) -> Weights:
-        """One copy for all nodes. They are read once in --weights_interval."""
+        """One copy for all nodes. They are read once in WEIGHTS_SECONDS."""
         now = time.monotonic()
-        if self._newest is None or now - self._read_at >= self._gateway.config.cluster.weights_interval:
+        if self._newest is None or now - self._read_at >= WEIGHTS_SECONDS:
             self._read_at = now
             before = -1 if self._newest is None else self._newest[0]
             version = self._gateway.weights.copy_newer(before, self._flat)

@@ -20,10 +20,9 @@ from agents.spaces import make_unroll_layout
 from agents.torsos.own_torso import is_own
 from cluster.node_actor import hash_of_files
 from cluster.rounds import pack_round
-from machine.capacity import usable_memory
+from machine.capacity import GAME_BYTES, PART_OF_FREE, PROCESS_BYTES, format_bytes, usable_memory
 from machine.device import choose_precision
 from machine.machine_setup import Machine
-from machine.process_memory import GAME_BYTES, PART_OF_FREE, PROCESS_BYTES, format_bytes
 from machine.system_settings import keep_freed_memory
 from option_flags import Config, EnvironmentOptions
 from options.presets import is_noframeskip

@@ -19,10 +19,9 @@ from evaluation.players import PlayerPool, PlayerProcess
 from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import result_content, write_results
 from evaluation.show_games import show_games
-from machine.capacity import usable_cores, usable_memory
+from machine.capacity import check_processes, usable_cores, usable_memory
 from machine.device import choose_precision
 from machine.machine_setup import settle_seed
-from machine.process_memory import check_processes
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError, counted

@@ -17,8 +17,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, 
 
 from learners.group import LearnerLostError
 from learners.rank import LIFELINE, NEWS, STORE
-from machine.start import stopped_at_start
-from machine.stop_signals import STOP_SIGNALS
+from machine.stop_signals import STOP_SIGNALS, stopped_at_start
 from options.command_line import flag_words
 from processes.pool import RunFailedError
 from run_files.checkpoint import OWN_FLAGS

@@ -1,4 +1,4 @@
-"""The cores, the memory and the open files that this process may use."""
+"""The cores, the memory and the open files that this process may use, and what worker and player processes need."""
 
 import os
 import resource
@@ -8,9 +8,13 @@ from pathlib import Path
 
 import psutil
 
+from options.rules import UsageError
+
 OWN_GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")  # where Linux keeps the limits of containers and of jobs, as those of Slurm
 SHARING = "RL_LEARNERS_HERE"  # environment variable of a learner and its children: how many learners share this machine
+PART_OF_FREE = 0.9  # of the memory; the rest is for networks, activations and other programs
+PROCESS_BYTES, GAME_BYTES = 170 << 20, 2 << 20  # a worker or a player with torch, and each of its games
 OTHER_FILES, FILES_OF_PROCESS = 256, 4  # open files: of a process itself, and for each child process
 
 
@@ -67,3 +71,19 @@ def allow_processes(count: int) -> None:
     wanted = number if most == resource.RLIM_INFINITY else min(number, most)
     if now != resource.RLIM_INFINITY and now < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def check_processes(count: int, games_each: int, free: int) -> int:
+    """The bytes that `count` workers or players need; UsageError if so many bytes of `free` memory are too little."""
+    each, room = PROCESS_BYTES + games_each * GAME_BYTES, int(PART_OF_FREE * free)
+    if count * each > room:
+        fitting = f"--worker_count={room // each} or fewer, or " if room >= each else ""
+        raise UsageError(
+            f"--worker_count={count} needs {count} × {format_bytes(each)}, more than the {format_bytes(room)} of "
+            f"memory that is free; {fitting}a smaller --envs_per_worker would be right."
+        )
+    return count * each
+
+
+def format_bytes(nbytes: int) -> str:
+    return f"{nbytes / 2**30:,.1f} GiB" if nbytes >= 0.1 * 2**30 else f"{nbytes / 2**20:,.1f} MiB"

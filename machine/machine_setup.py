@@ -12,8 +12,8 @@ import torch
 from machine.capacity import usable_cores
 from machine.device import choose_device, choose_precision, is_nvidia, learner_threads, prepare_torch
 from machine.system_settings import keep_freed_memory, use_long_time_slices
-from option_flags import Config
-from options.presets import ATARI_GPU, STANDARD, WHAT_FOR, against_gpu_settings, is_noframeskip
+from option_flags import Config, against_gpu_settings
+from options.presets import ATARI_GPU, STANDARD, WHAT_FOR, is_noframeskip
 from options.rules import UsageError
 
 # One slot per worker is enough if a round of unrolls from the other workers is enough for this many updates.
@@ -52,10 +52,10 @@ class Machine:
 def settle_settings(config: Config, given: Mapping[str, Any], suited: str) -> tuple[Config, list[str]]:
     """The configuration of a new run with what --settings=auto chooses, and a line that says so.
 
-    `given` are the flags of the command line, and those that come with weights from another run. `suited` are the
-    settings for such an environment without a GPU.
+    Settings were not tried with several learners. `given` are the flags of the command line, and those that come with
+    weights from another run. `suited` are the settings for such an environment without a GPU.
     """
-    if config.run.settings != "auto":
+    if config.run.settings != "auto" or config.learners.learners != 1:
         return config, []
     if is_noframeskip(config.environment.env) and is_nvidia(choose_device(config.run.device)):
         against = against_gpu_settings(given)
@@ -67,8 +67,7 @@ def settle_settings(config: Config, given: Mapping[str, Any], suited: str) -> tu
         suited = ATARI_GPU
     if suited == STANDARD:
         return config, []
-    learners = config.learners.learners  # --learners=0 has become a number
-    return Config.from_flags({**given, "settings": suited, "learners": learners}), [
+    return Config.from_flags({**given, "settings": suited}), [
         f"settings: {suited}, {WHAT_FOR[suited]}; --settings={STANDARD} would choose the others"
     ]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from absl import flags
 
-from options.rules import PATH, SWITCH_VALUES, Options, Rule, UsageError, declared, described, is_switch, option, shown
+from options.rules import PATH, SWITCH, SWITCH_VALUES, Options, Rule, UsageError, declared, described, option, shown
 
 UNSET = "unset"  # the value that takes an inherited value of an option back, if it may have none
 
@@ -21,7 +21,6 @@ ENVIRONMENTS = "--envs_per_worker is the number of environments of each worker, 
 REPLACED_FLAGS = {
     "multiprocessing_backend": "workers are always spawned processes",
     "learner_thread_count": "--learner_threads sets the CPU threads of the learner",
-    "undefok": "unknown flags are always refused",
     # Flags of other platforms that mean something else than a flag of ours:
     "gpu": "--device=cuda, or cuda:1 for the second GPU, chooses it; without it a GPU is used if there is one",
     "cuda": "--device=cuda or --device=cpu chooses where the learner computes",
@@ -171,9 +170,10 @@ def _make_flags(topics: Iterable[tuple[str, Mapping[str, Field[Any]]]]) -> flags
     values.set_gnu_getopt(True)
     for topic, options in topics:
         for name, item in options.items():
-            switch, parser = is_switch(item), _OptionParser(name=name, rule=item.metadata["rule"])
-            serializer = None if switch else flags.ArgumentSerializer[Any]()
-            flag = _OptionFlag(parser, serializer, name, item.default, described(item), boolean=switch)
+            rule: Rule = item.metadata["rule"]
+            serializer = None if rule is SWITCH else flags.ArgumentSerializer[Any]()
+            parser = _OptionParser(name=name, rule=rule)
+            flag = _OptionFlag(parser, serializer, name, item.default, described(item), boolean=rule is SWITCH)
             flags.DEFINE_flag(flag, values, topic)
             for alias in item.metadata["aliases"]:
                 flags.DEFINE_alias(alias, name, values, "Names on other platforms")
@@ -184,14 +184,9 @@ def _make_flags(topics: Iterable[tuple[str, Mapping[str, Field[Any]]]]) -> flags
 
 
 def _as_absl_writes_it(word: str) -> str:
-    """--no-use-lstm as --nouse_lstm. --undefok is refused: absl would act on it."""
+    """--no-use-lstm as --nouse_lstm."""
     flag = re.fullmatch("(--?)([A-Za-z][^=]*)(.*)", word, re.DOTALL)
-    if flag is None:
-        return word
-    name = re.sub("^no_", "no", flag[2].replace("-", "_"))
-    if name == "undefok":
-        raise unknown_flag(name, {})
-    return f"{flag[1]}{name}{flag[3]}"
+    return word if flag is None else flag[1] + re.sub("^no_", "no", flag[2].replace("-", "_")) + flag[3]
 
 
 def _without_stray_words(words: Sequence[str], options: Mapping[str, Field[Any]]) -> dict[str, Any]:

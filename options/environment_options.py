@@ -2,16 +2,12 @@
 
 import dataclasses
 import json
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from options.presets import CLASSIC, NATIVE, PRESETS, check_family
 from options.rules import (
     IMPORTED_NAME,
-    JSON_OBJECT,
-    ON_OFF,
-    RESOLUTION,
     Need,
     Options,
     Rule,
@@ -22,11 +18,21 @@ from options.rules import (
     matching,
     one_of,
     option,
+    switch,
     whole,
 )
 
 IN_REAL_TIME = flag_given("interaction", "realtime")
 MAX_CHANNELS = 128  # of one observation; a limit of OpenCV
+SIDE = "([1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2])"  # of a picture: 1 to 512
+
+
+def is_json_object(text: str) -> bool:
+    """Whether the text is a JSON object without NaN and infinities, which are no JSON."""
+    try:
+        return isinstance(json.loads(text, parse_constant=int), dict)  # int("NaN") is a ValueError
+    except (ValueError, RecursionError):
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +47,9 @@ class EnvironmentOptions(Options):
         aliases=("env_id",),
     )
     env_kwargs: str = option(
-        "{}", JSON_OBJECT, "JSON object of arguments for the environment; not for games with a NoFrameskip id."
+        "{}",
+        Rule(str, """be a JSON object, such as '{"gravity": 9.8}', in single quotes""", is_json_object),
+        "JSON object of arguments for the environment; not for games with a NoFrameskip id.",
     )
     env_wrapper: str | None = option(
         None,
@@ -58,10 +66,10 @@ class EnvironmentOptions(Options):
     )
     skipped_frames: int = option(4, whole(1, 100), "Game frames per agent step, all with the same action (frame skip).")
     frames_stacked: int = option(4, whole(1, 64), "Number of latest frames in one observation (frame stack).")
-    grayscaling_frames: bool = option(True, ON_OFF, "Observations in gray instead of colour.")
+    grayscaling_frames: bool = switch(True, "Observations in gray instead of colour.")
     frame_scale_resolution: str = option(
         "84,84",
-        RESOLUTION,
+        matching(f"native|{SIDE},{SIDE}", 'be "height,width", such as 84,84, both at most 512, or native'),
         'Size of the pictures that the agent sees, as "height,width"; native leaves them as they are, except in games '
         "with a NoFrameskip id.",
     )
@@ -73,15 +81,13 @@ class EnvironmentOptions(Options):
     noop_threshold: int = option(
         30, whole(0, 1000), "Maximum of the random number of no-op frames at the start of a game. 0: none."
     )
-    episodic_life: bool = option(True, ON_OFF, "A lost life ends the episode for the learner; the game goes on.")
-    fire_on_reset: bool = option(
+    episodic_life: bool = switch(True, "A lost life ends the episode for the learner; the game goes on.")
+    fire_on_reset: bool = switch(
         True,
-        ON_OFF,
         "Press FIRE at the start of an episode, in every game whose action 1 is FIRE. Without it, the agent has to.",
     )
-    fire_on_life_loss: bool = option(
+    fire_on_life_loss: bool = switch(
         False,
-        ON_OFF,
         "With --noepisodic_life: press FIRE after a lost life, in every game whose action 1 is FIRE; tests always do. "
         "Never with --nofire_on_reset.",
         Need("--noepisodic_life", lambda c: not c.environment.episodic_life),
@@ -96,13 +102,12 @@ class EnvironmentOptions(Options):
     repeat_action_probability: float = option(
         0.0, between(0, 1), "Sticky actions: probability to repeat the last action."
     )
-    full_action_space: bool = option(
-        False, ON_OFF, "All 18 actions of the console in every game, instead of those that the game needs."
+    full_action_space: bool = switch(
+        False, "All 18 actions of the console in every game, instead of those that the game needs."
     )
     max_game_frames: int = option(108_000, whole(1, 10**9), "Game frames after which a game is cut off.")
-    spread_starts: bool = option(
+    spread_starts: bool = switch(
         False,
-        ON_OFF,
         "Cut the first episode of each environment at a random step, so that environments whose episodes last until a "
         "time limit do not all start them in the same steps; not for games with a NoFrameskip id.",
     )
@@ -198,10 +203,9 @@ class RealtimeOptions(Options):
     )
     inference_latency: str | None = option(
         None,
-        Rule(
-            str,
+        matching(
+            "(fixed|uniform|lognormal|measured):.+",
             "be fixed:TIME, uniform:LOW:HIGH, lognormal:MEAN:SIGMA or measured:TIMES",
-            lambda text: re.fullmatch("(fixed|uniform|lognormal|measured):.+", text) is not None,
             optional=True,
         ),
         "In real time: milliseconds that an inference takes, such as fixed:50; what the network does not need of them "

@@ -1,17 +1,16 @@
 """The options of what learns: the network, the losses and the optimizer."""
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
-from options.batch_uses import ONCE, BatchUses
 from options.presets import PRESETS, VTRACE, is_noframeskip
 from options.replay_options import A_QUEUE, A_REPLAY
 from options.rules import (
-    FRACTION_BELOW_ONE,
-    NETWORK,
-    ON_OFF,
+    IMPORTED_NAME,
     Need,
     Options,
+    Rule,
     UsageError,
     above,
     at_least,
@@ -19,9 +18,16 @@ from options.rules import (
     flag_given,
     one_of,
     option,
+    switch,
     whole,
 )
 
+FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
+PICTURE_NETWORKS = (
+    *("nature", "nature_norm", "nature_small", "impala_shallow", "impala_deep", "conv3", "small_conv", "tiny_conv"),
+)
+VECTOR_NETWORKS = ("mlp", "separate_mlp")
+NETWORKS = ("auto", *PICTURE_NETWORKS, *VECTOR_NETWORKS)
 IMPACT, RMSPROP, ADAM = (
     flag_given("loss", "impact"),
     flag_given("optimizer", "rmsprop"),
@@ -34,13 +40,51 @@ def _uses_places(config: Any) -> bool:
     return config.batch_uses != ONCE or not config.loss.impact_target_period
 
 
+@dataclass(frozen=True)
+class BatchUses:
+    """The plan of a circular buffer (IMPACT): `slots` places for batches, which updates use in turn.
+
+    A batch is used `uses` times, `slots` updates apart, and is then replaced by a new one. In the first round only,
+    batches are used less often, by different numbers: so the places are not replaced all at once, and new batches are
+    needed at a steady rate. With the defaults, each batch is used once.
+    """
+
+    slots: int = 1
+    uses: int = 1
+
+    @property
+    def first_uses(self) -> tuple[int, ...]:
+        """How often the first batch in each place is used."""
+        spacing = max(1, self.uses // self.slots)
+        return tuple(1 + place * spacing % self.uses for place in range(self.slots))
+
+    def updates_of(self, batches: int) -> int:
+        """How many updates can be made with this many batches."""
+        if batches < self.slots:
+            return batches  # the first round: each update takes a new batch
+        # The updates that replace a first batch; each place is replaced again every `uses` rounds.
+        replacing = sorted(rounds * self.slots + place for place, rounds in enumerate(self.first_uses))
+        rounds, place = divmod(batches - self.slots, self.slots)
+        return replacing[place] + rounds * self.uses * self.slots
+
+    def batches_for(self, updates: int) -> int:
+        """How many batches this many updates need."""
+        return next(batches for batches in count() if self.updates_of(batches) >= updates)
+
+
+ONCE = BatchUses()
+
+
 @dataclass(frozen=True, kw_only=True)
 class NetworkOptions(Options):
     topic = "Network"
 
     network: str = option(
         "auto",
-        NETWORK,
+        Rule(
+            *(str, f"be one of {', '.join(NETWORKS)}, or module:function, such as my_network:make_torso"),
+            accepts=lambda v: v in NETWORKS or IMPORTED_NAME.accepts(v),
+        ),
         "Network architecture. auto is mlp for observations without a picture, small_conv for pictures with fewer than "
         "10 pixels on a side, tiny_conv for those with fewer than 36, else nature. separate_mlp, too, is for "
         "observations without a picture; policy and value have layers of their own. module:function imports a network "
@@ -52,17 +96,15 @@ class NetworkOptions(Options):
         "Multiplies the channels and units of the program's own networks.",
         Need("a --network of the program", lambda c: ":" not in c.network.network),
     )
-    use_lstm: bool = option(False, ON_OFF, "Add an LSTM between the convolutions and the policy and value heads.")
+    use_lstm: bool = switch(False, "Add an LSTM between the convolutions and the policy and value heads.")
     lstm_size: int = option(256, whole(1, 8192), "Units of the LSTM.", flag_given("use_lstm"))
-    popart: bool = option(
+    popart: bool = switch(
         False,
-        ON_OFF,
         "PopArt: values and advantages are in units of the returns' own deviation, a moving average. For rewards that "
         "are not clipped.",
     )
-    factored_actions: bool = option(
+    factored_actions: bool = switch(
         False,
-        ON_OFF,
         "NoFrameskip games: actions with one direction, or with FIRE, share weights of the policy head (Sharma et al. "
         "2017), so that what is learned of UP also counts for UPFIRE. Nothing changes in other environments.",
         Need("a NoFrameskip game", lambda c: is_noframeskip(c.environment.env)),
@@ -122,21 +164,16 @@ class LossOptions(Options):
         A_QUEUE,
     )
     loss_reduction: str = option("mean", one_of("mean", "sum"), "Mean or sum of the losses over a batch.")
-    use_policy_cloning_loss: bool = option(
-        True, ON_OFF, "CLEAR: keep the policy close to the replayed policy.", A_REPLAY
-    )
+    use_policy_cloning_loss: bool = switch(True, "CLEAR: keep the policy close to the replayed policy.", A_REPLAY)
     policy_cloning_loss_weight: float = option(
         0.01, at_least(0), "Weight of the policy cloning loss.", A_REPLAY, flag_given("use_policy_cloning_loss")
     )
-    use_value_cloning_loss: bool = option(
-        True, ON_OFF, "CLEAR: keep the values close to the replayed values.", A_REPLAY
-    )
+    use_value_cloning_loss: bool = switch(True, "CLEAR: keep the values close to the replayed values.", A_REPLAY)
     value_cloning_loss_weight: float = option(
         0.005, at_least(0), "Weight of the value cloning loss.", A_REPLAY, flag_given("use_value_cloning_loss")
     )
-    use_kl_mask: bool = option(
+    use_kl_mask: bool = switch(
         False,
-        ON_OFF,
         "LASER: leave states whose acting policy is too far from the current one out of every term of the loss.",
     )
     kl_div_threshold: float = option(
@@ -205,7 +242,6 @@ class OptimizerOptions(Options):
     )
     rmsprop_alpha: float = option(0.99, FRACTION_BELOW_ONE, "RMSProp: decay of the mean square.", RMSPROP)
     rmsprop_eps: float = option(1e-5, above(0), "RMSProp: constant added to the divisor.", RMSPROP)
-    rmsprop_momentum: float = option(0.0, FRACTION_BELOW_ONE, "RMSProp: momentum.", RMSPROP)
     adam_beta1: float = option(0.9, FRACTION_BELOW_ONE, "Adam: decay of the mean.", ADAM)
     adam_beta2: float = option(0.999, FRACTION_BELOW_ONE, "Adam: decay of the mean square.", ADAM)
     adam_eps: float = option(1e-5, above(0), "Adam: constant added to the divisor.", ADAM)

@@ -1,4 +1,7 @@
-"""Presets: values of several options at once, chosen by --protocol, --settings, --loss and the kind of environment."""
+"""Presets: values of several options at once, chosen by --protocol, --settings, --loss and the kind of environment.
+
+Each table holds what differs from the declared defaults. `option_flags.preset` adds those.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,35 +9,20 @@ from typing import Any
 from options.command_line import flag_words
 from options.rules import UsageError
 
-CLASSIC, VTRACE = "classic", "vtrace"  # the defaults, which set the declared defaults of other options
-STANDARD, ATARI_GPU = "standard", "atari_gpu"
+CLASSIC, VTRACE = "classic", "vtrace"
+AUTO, STANDARD, ATARI_GPU = "auto", "standard", "atari_gpu"
 NUMBERS, SMALL_PICTURES, CONTINUOUS = "numbers", "small_pictures", "continuous"
 NATIVE = "native"  # the value of --frame_scale_resolution that leaves pictures in their own size
 
-# The declared defaults of all options that some settings set, so that nothing is left of others.
-_STANDARD: Mapping[str, Any] = {
-    "envs_per_worker": 32,
-    "r_f_steps": 20,
-    "batch_size": 8,
-    "replay_parameters": '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
-    "loss": VTRACE,
-    "impact_batches": 4,
-    "impact_uses": 2,
-    "impact_epsilon": 0.3,
-    "optimizer": "rmsprop",
-    "lr": 1e-3,
-    "gradient_clip_by_norm_threshold": 0.5,
-    "entropy_loss_weight": 0.003,
-    "proximal_loss_weight": 0.05,
-    "popart": False,
-    "network": "auto",
-    "spread_starts": False,
-}
 # Each unroll is used several times, as by PPO.
 _IMPACT: Mapping[str, Any] = {
     "loss": "impact",
-    "proximal_loss_weight": 0.0,
+    "proximal_loss_weight": 0.0,  # the clip bounds how far the policy moves, as in the paper
     "optimizer": "adam",
+    "envs_per_worker": 8,
+    "impact_uses": 8,
+    "entropy_loss_weight": 0.0,
+    "popart": True,
 }
 
 # Options by the values of the option that sets them, where they are not given one by one.
@@ -42,14 +30,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     # The rules under which agents are trained and tested.
     "protocol": {
         # Mnih et al., 2015, and most published results of actor-critic agents.
-        CLASSIC: {
-            "noop_threshold": 30,
-            "episodic_life": True,
-            "fire_on_reset": True,
-            "repeat_action_probability": 0.0,
-            "full_action_space": False,
-            "max_game_frames": 108_000,
-        },
+        CLASSIC: {},
         # Machado et al., 2018, with the length of a game of Dopamine: sticky actions are the only help and chance.
         "machado": {
             "noop_threshold": 0,
@@ -62,13 +43,12 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
     # What suits a kind of environment on a kind of machine; `settle_settings` chooses for auto.
     "settings": {
-        "auto": {},
-        STANDARD: _STANDARD,
+        AUTO: {},
+        STANDARD: {},
         # A GPU updates faster than the cores play: each step is learned from four times, by twice as many updates as
         # with the declared defaults. The entropy bonus and the proximal loss apply to fresh unrolls and are divided
         # by the whole batch, so they are four times as large here.
         ATARI_GPU: {
-            **_STANDARD,
             "envs_per_worker": 8,
             "batch_size": 16,
             "replay_parameters": (
@@ -80,18 +60,8 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "proximal_loss_weight": 0.2,
         },
         # Steps and updates cost microseconds: each step is learned from eight times.
-        NUMBERS: {
-            **_STANDARD,
-            **_IMPACT,
-            "envs_per_worker": 8,
-            "r_f_steps": 32,
-            "impact_batches": 2,
-            "impact_uses": 8,
-            "entropy_loss_weight": 0.0,
-            "popart": True,
-        },
+        NUMBERS: {**_IMPACT, "r_f_steps": 32, "impact_batches": 2},
         SMALL_PICTURES: {
-            **_STANDARD,
             "batch_size": 16,
             "optimizer": "adam",
             "lr": 3e-3,
@@ -99,25 +69,17 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "entropy_loss_weight": 0.005,
         },
         CONTINUOUS: {
-            **_STANDARD,
             **_IMPACT,
-            "envs_per_worker": 8,
             "r_f_steps": 80,
             "batch_size": 2,
             "impact_batches": 8,
-            "impact_uses": 8,
             "impact_epsilon": 0.2,
             "lr": 3e-4,
-            "entropy_loss_weight": 0.0,
-            "popart": True,
             "network": "separate_mlp",
             "spread_starts": True,
         },
     },
-    "loss": {
-        VTRACE: {"proximal_loss_weight": 0.05},
-        "impact": {"proximal_loss_weight": 0.0},  # the clip bounds how far the policy moves, as in the paper
-    },
+    "loss": {VTRACE: {}, "impact": {"proximal_loss_weight": _IMPACT["proximal_loss_weight"]}},
 }
 # What a user is told of the settings that --settings=auto chooses.
 WHAT_FOR: Mapping[str, str] = {
@@ -125,6 +87,14 @@ WHAT_FOR: Mapping[str, str] = {
     NUMBERS: "for observations without a picture",
     SMALL_PICTURES: "for small pictures",
     CONTINUOUS: "for real-valued actions",
+}
+# The values of other options with which the settings for a GPU were tried.
+TRIED_WITH_GPU: Mapping[str, Any] = {
+    "cluster": None,
+    "loss": VTRACE,
+    "reproducible": False,
+    "use_lstm": False,
+    "interaction": "turns",
 }
 # Atari games with Gymnasium's own ids skip frames themselves, and repeat actions by chance as their id says.
 ALE_DEFAULTS: Mapping[str, Any] = {"skipped_frames": 1, "noop_threshold": 0, "episodic_life": False}
@@ -134,15 +104,6 @@ OTHER_DEFAULTS: Mapping[str, Any] = {
     "grayscaling_frames": False,
     "frame_scale_resolution": NATIVE,
     "reward_clipping_method": "none",
-}
-# The values of other options with which the settings for a GPU were tried.
-TRIED_WITH_GPU: Mapping[str, Any] = {
-    "learners": 1,
-    "cluster": None,
-    "loss": VTRACE,
-    "reproducible": False,
-    "use_lstm": False,
-    "interaction": "turns",
 }
 # Options of which only games with a NoFrameskip id can have other values than these.
 ONLY_NOFRAMESKIP: Mapping[str, Any] = {
@@ -161,44 +122,11 @@ def is_noframeskip(env: str) -> bool:
     return "NoFrameskip" in env and ":" not in env and "/" not in env
 
 
-def preset(option: str, value: object) -> Mapping[str, Any]:
-    """What a value of such an option sets; nothing for a wrong value, which the option's rule refuses."""
-    return PRESETS[option].get(value, {}) if isinstance(value, str) else {}
-
-
-def preset_flags(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the given --protocol, --settings and --loss set; the later beats the earlier."""
-    return {name: value for option in PRESETS for name, value in preset(option, given.get(option)).items()}
-
-
-def dependent_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults that depend on the given flags, where they differ from the declared ones."""
-    env, defaults = given.get("env"), preset_flags(given)
-    if isinstance(env, str) and not is_noframeskip(env):  # a wrong value is left to its rule
-        defaults |= ALE_DEFAULTS if env.rpartition(":")[2].startswith("ALE/") else OTHER_DEFAULTS
-    return defaults
-
-
-def against_gpu_settings(given: Mapping[str, Any]) -> list[str]:
-    """The given flags for which --settings=auto does not take those for a GPU: its own, and others that it was not
-    tried with."""
-    own = [name for name in given if PRESETS["settings"][ATARI_GPU].get(name) != _STANDARD.get(name)]
-    return own + [name for name, tried in TRIED_WITH_GPU.items() if given.get(name, tried) != tried]
-
-
-def merged(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The saved values of a run, and over them those that are given.
-
-    A given protocol, loss or name of settings that is not the run's sets its flags anew; single flags that are given
-    beat it.
-    """
-    defaults = {option: next(iter(values)) for option, values in PRESETS.items()}
-    changed = {
-        option: given[option]
-        for option, default in defaults.items()
-        if option in given and given[option] != saved.get(option, default)
-    }
-    return {**saved, **preset_flags(changed), **given}
+def defaults_of_environment(env: object) -> Mapping[str, Any]:
+    """The defaults of an environment that differ from the declared ones; a wrong value of --env is left to its rule."""
+    if not isinstance(env, str) or is_noframeskip(env):
+        return {}
+    return ALE_DEFAULTS if env.rpartition(":")[2].startswith("ALE/") else OTHER_DEFAULTS
 
 
 def check_family(values: Mapping[str, Any]) -> None:

@@ -1,15 +1,12 @@
 """The options of processes: workers, nodes of a cluster and learners of a run; and the runs of a sweep."""
 
-import math
 from dataclasses import dataclass
 
 from options.rules import (
     CLUSTER,
-    ON_OFF,
     PATH,
     Need,
     Options,
-    Rule,
     UsageError,
     above,
     at_least,
@@ -17,10 +14,12 @@ from options.rules import (
     flag_given,
     one_of,
     option,
+    switch,
     whole,
 )
 
-ON_A_CLUSTER = flag_given("cluster")
+# With several learners on a cluster, each plays with the workers of its own node.
+NODES_PLAY = flag_given("cluster"), Need("--learners=1", lambda c: c.learners.learners == 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,31 +71,25 @@ class ClusterOptions(Options):
         "Ray cluster whose other machines play too: auto (the one that this machine belongs to) or the host:port of "
         "its head. With --learners, its machines get the learners. Unset: only this machine plays.",
     )
-    local_workers: bool = option(True, ON_OFF, "With --cluster: workers on the learner's machine, too.", ON_A_CLUSTER)
+    local_workers: bool = switch(True, "With --cluster: workers on the learner's machine, too.", *NODES_PLAY)
     node_workers: int = option(
         0,
         whole(0, 1024),
         "With --cluster: workers on each other node. 0: one per CPU that the node offers.",
-        ON_A_CLUSTER,
-    )
-    weights_interval: float = option(
-        0.1,
-        at_least(0),
-        "With --cluster: least number of seconds between two sends of weights to the nodes.",
-        ON_A_CLUSTER,
+        *NODES_PLAY,
     )
     weights_precision: str = option(
         "auto",
         one_of("auto", "float32", "bfloat16"),
         "With --cluster: number format of weights on their way to the nodes. auto: that of the workers' networks, "
         "float32 where a network keeps statistics.",
-        ON_A_CLUSTER,
+        *NODES_PLAY,
     )
     max_policy_lag: int = option(
         200,
         whole(0),
         "With --cluster: unrolls of other nodes that are more updates old are refused. 0: none is.",
-        ON_A_CLUSTER,
+        *NODES_PLAY,
     )
 
     @property
@@ -149,7 +142,7 @@ class SweepOptions(Options):
     )
     job_cpus: float | None = option(
         None,
-        Rule(float, "be a number above 0", lambda v: 0 < v < math.inf, optional=True),
+        above(0, optional=True),
         "With --cluster: CPUs of a node for each run. Unset: as many as it uses, --worker_count and --learner_threads "
         "for each of its --learners.",
     )

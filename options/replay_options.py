@@ -3,14 +3,13 @@
 import itertools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from options.rules import (
-    ON_OFF,
     Need,
     Options,
     Rule,
@@ -22,9 +21,11 @@ from options.rules import (
     one_of,
     option,
     shown,
+    switch,
     whole,
 )
 
+SAMPLING_STRATEGIES = ("lowest", "stratified", "lowest_least_sampled", "stratified_least_sampled")
 A_QUEUE = Need("a queue", lambda config: config.replay.queue_shares)
 A_REPLAY = Need("a replay besides queues", lambda config: config.replay.longest_warmup)
 
@@ -58,7 +59,7 @@ class ReplaySpec:
     ranked_states: int = option(5, whole(1), "States per candidate; the candidate's distance is their mean.")
     elite_sampling_strategy: str = option(
         "lowest_least_sampled",
-        one_of("lowest", "stratified", "lowest_least_sampled", "stratified_least_sampled"),
+        one_of(*SAMPLING_STRATEGIES),
         "Rule that selects from the candidates.",
     )
     insert_strategy: str = option(
@@ -94,12 +95,13 @@ class ReplaySpec:
 
     def why_never_ranked(self, share: int) -> str:
         """Why a ranking replay never has more candidates than its share, and what would change that; else empty."""
-        if not self.ranks or self.most_candidates(share) > share:
+        most = self.most_candidates(share)
+        if not self.ranks or most > share:
             return ""
-        if self.capacity <= share:
-            return f"a capacity of {self.capacity} for a share of {share}; a larger one, such as 1000, would be right"
-        multiplier = f"a lambda_batch_multiplier of {self.lambda_batch_multiplier:g}"
-        return f"{multiplier} for a share of {share}; a larger one, such as 6, would be right"
+        return (
+            f"{most} candidates for a share of {share}; a larger lambda_batch_multiplier, such as 6, or a larger "
+            "capacity would be right"
+        )
 
 
 # The keys of each type. A key that only some types have is a ReplaySpec field with a default.
@@ -114,44 +116,32 @@ REPLAY_KEYS: dict[str, tuple[str, ...]] = {
 
 # The older form {"type": "custom", "sample_strategy": ...} is accepted too. These are the current names of its values.
 CUSTOM_TYPES = {"attentive_sampling": "attentive", "elite_sampling": "elite"}
-NUMBERED_STRATEGIES = {
-    "strategy1": "lowest",
-    "strategy2": "stratified",
-    "strategy3": "lowest_least_sampled",
-    "strategy4": "stratified_least_sampled",
-}
+NUMBERED_STRATEGIES = {f"strategy{number}": name for number, name in enumerate(SAMPLING_STRATEGIES, start=1)}
 
 
-def refuse_duplicate_keys(subject: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """A hook for `json.loads` that refuses a key given twice; without it the last value would win silently."""
+def parse_json(subject: str, text: str) -> Any:
+    """The value of a JSON text. Refuses a key that is given twice; without this the last value would win silently."""
 
     def entry_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        entry: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in entry:
+        keys = [key for key, _ in pairs]
+        for key in keys:
+            if keys.count(key) > 1:
                 raise UsageError(f"{subject} has the key {shown(key)} twice in one entry; give it once.")
-            entry[key] = value
-        return entry
+        return dict(pairs)
 
-    return entry_of
+    return json.loads(text, object_pairs_hook=entry_of)
 
 
 def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
     """Read --replay_parameters key by key. A UsageError names the entry and the key that are wrong."""
     flag = "--replay_parameters"
-
-    def no_constant(name: str) -> None:
-        raise UsageError(f"{flag} must hold finite numbers, not {name}.")
-
     try:
-        entries = json.loads(text, object_pairs_hook=refuse_duplicate_keys(flag), parse_constant=no_constant)
-    except json.JSONDecodeError as error:
-        hint = "write it in single quotes in a shell, without quotes in a flagfile"
+        entries = parse_json(flag, text)
+    except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"{flag} must be valid JSON, not {shown(text)}; {hint}; at character {error.pos + 1}: {error.msg.lower()}."
+            f"{flag} must be valid JSON, in single quotes in a shell, without quotes in a flagfile, not {shown(text)}: "
+            f"{error}."
         ) from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, or brackets thousands deep
-        raise UsageError(f"{flag} must be a JSON list of replays, not {shown(text)}.") from None
     if not isinstance(entries, list) or not entries:
         raise UsageError(f"{flag} must be a JSON list of at least one replay, not {shown(entries)}.")
     replays = tuple(_replay(f"{flag}: entry {number}", entry) for number, entry in enumerate(entries, start=1))
@@ -195,9 +185,9 @@ def _with_current_names(subject: str, entry: dict[str, Any]) -> dict[str, Any]:
         renamed["type"] = CUSTOM_TYPES[strategy]
         if strategy == "attentive_sampling":
             renamed.pop("elite_sampling_strategy", None)  # the older form allows it here, without effect
-    numbered = renamed.get("elite_sampling_strategy")
-    if isinstance(numbered, str) and numbered in NUMBERED_STRATEGIES:
-        renamed["elite_sampling_strategy"] = NUMBERED_STRATEGIES[numbered]
+    strategy = renamed.get("elite_sampling_strategy")
+    if isinstance(strategy, str):
+        renamed["elite_sampling_strategy"] = NUMBERED_STRATEGIES.get(strategy, strategy)
     return renamed
 
 
@@ -260,9 +250,8 @@ class ReplayOptions(Options):
         "Warm-up: fraction of every replay (queues excepted) that is filled before learning starts.",
         A_REPLAY,
     )
-    use_replay_compression: bool = option(
+    use_replay_compression: bool = switch(
         False,
-        ON_OFF,
         "Compress unrolls in replays (queues excepted) with lz4: many more fit, at little cost in speed.",
         A_REPLAY,
     )
@@ -273,7 +262,7 @@ class ReplayOptions(Options):
         "better and take longer.",
         Need("--use_replay_compression or --cluster", lambda c: c.replay.use_replay_compression or c.cluster.cluster),
     )
-    caching: bool = option(False, ON_OFF, "Prepare batches in the background, before the learner needs them.")
+    caching: bool = switch(False, "Prepare batches in the background, before the learner needs them.")
     cache_output_buffer_size: int = option(
         1, whole(1, 64), "With --caching: number of batches prepared ahead.", flag_given("caching")
     )

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields
 from decimal import Decimal
@@ -65,10 +66,7 @@ class Rule:
         if isinstance(value, bool) != (self.kind is bool):
             return None
         if self.kind is float and isinstance(value, int):
-            try:
-                return float(value)
-            except OverflowError:
-                return None
+            return float(value) if abs(value) <= sys.float_info.max else None
         return value if isinstance(value, self.kind) else None
 
     @property
@@ -109,75 +107,32 @@ def at_least(low: float, optional: bool = False) -> Rule:
     return Rule(float, f"be a number of at least {low:g}", lambda v: low <= v < math.inf, optional=optional)
 
 
-def above(low: float, high: float = math.inf) -> Rule:
+def above(low: float, high: float = math.inf, optional: bool = False) -> Rule:
     wanted = f"be a number above {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
-    return Rule(float, wanted, lambda v: low < v <= high and v < math.inf)
+    return Rule(float, wanted, lambda v: low < v <= high and v < math.inf, optional=optional)
 
 
 def one_of(*names: str) -> Rule:
     return Rule(str, f"be one of {', '.join(names)}", lambda v: v in names, choices=names)
 
 
-def matching(pattern: str, wanted: str, is_path: bool = False) -> Rule:
-    return Rule(str, wanted, lambda v: re.fullmatch(pattern, v) is not None, is_path=is_path)
+def matching(pattern: str, wanted: str, optional: bool = False, is_path: bool = False) -> Rule:
+    """The rule for a text that a regular expression fits."""
+    fits = re.compile(pattern).fullmatch
+    return Rule(str, wanted, lambda v: fits(v) is not None, optional=optional, is_path=is_path)
 
 
-ON_OFF = Rule(bool, "be true or false")
-CLUSTER = Rule(
-    str,
-    "be auto, or the address of a head such as 192.0.2.1:6379",
-    lambda text: re.fullmatch(r"auto|[\w.\[\]:-]+:[0-9]{1,5}", text) is not None,
-    optional=True,
-)
-PATH = Rule(
-    *(str, "be a path that does not begin with a dash"),
-    accepts=lambda v: re.fullmatch(r"(?s)[^-].*", v) is not None,
-    optional=True,
-    is_path=True,
-)
-FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
-RESOLUTION = Rule(
-    str,
-    'be "height,width", such as 84,84, both at most 512, or native',
-    lambda v: (
-        v == "native"
-        or (re.fullmatch("[1-9][0-9]{0,2},[1-9][0-9]{0,2}", v) is not None and max(map(int, v.split(","))) <= 512)
-    ),
-)
-IMPORTED_NAME = Rule(
-    str,
+SWITCH = Rule(bool, "be true or false")
+PATH = matching(r"(?s)[^-].*", "be a path that does not begin with a dash", optional=True, is_path=True)
+
+IMPORTED_NAME = matching(
+    r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*",
     "be module:function, such as minigrid.wrappers:ImgObsWrapper",
-    lambda v: re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", v) is not None,
     optional=True,
 )
-PICTURE_NETWORKS = (
-    "nature",
-    "nature_norm",
-    "nature_small",
-    "impala_shallow",
-    "impala_deep",
-    "conv3",
-    "small_conv",
-    "tiny_conv",
+CLUSTER = matching(
+    r"auto|[\w.\[\]:-]+:[0-9]{1,5}", "be auto, or the address of a head such as 192.0.2.1:6379", optional=True
 )
-VECTOR_NETWORKS = ("mlp", "separate_mlp")
-NETWORKS = ("auto", *PICTURE_NETWORKS, *VECTOR_NETWORKS)
-NETWORK = Rule(
-    str,
-    f"be one of {', '.join(NETWORKS)}, or module:function, such as my_network:make_torso",
-    lambda v: v in NETWORKS or IMPORTED_NAME.accepts(v),
-)
-
-
-def is_json_object(text: str) -> bool:
-    """Whether the text is a JSON object without NaN and infinities, which are no JSON."""
-    try:
-        return isinstance(json.loads(text, parse_constant=int), dict)  # int("NaN") is a ValueError
-    except (ValueError, RecursionError):
-        return False
-
-
-JSON_OBJECT = Rule(str, """be a JSON object, such as '{"gravity": 9.8}', in single quotes""", is_json_object)
 
 
 class Need(NamedTuple):
@@ -197,6 +152,11 @@ def flag_given(name: str, *values: str) -> Need:
 def option(default: Any, rule: Rule, sentence: str, *needs: Need, aliases: tuple[str, ...] = ()) -> Any:
     """A dataclass field that declares an option; `sentence` is its help, `aliases` are its names on other platforms."""
     return field(default=default, metadata={"rule": rule, "help": sentence, "needs": needs, "aliases": aliases})
+
+
+def switch(default: bool, sentence: str, *needs: Need, aliases: tuple[str, ...] = ()) -> Any:
+    """The same for an option that is on or off, which is written --name or --noname."""
+    return option(default, SWITCH, sentence, *needs, aliases=aliases)
 
 
 def described(item: Field[Any]) -> str:
@@ -225,8 +185,3 @@ class Options:
 def declared(*topics: type[Options]) -> dict[str, Field[Any]]:
     """All options of these topics by name."""
     return {item.name: item for topic in topics for item in fields(topic)}
-
-
-def is_switch(item: Field[Any]) -> bool:
-    """Whether the option is written --name or --noname."""
-    return item.metadata["rule"].kind is bool

@@ -1,12 +1,10 @@
 """The options of a run itself: how it starts and ends, what it saves and reports, and how a policy is tested."""
 
 import math
-import re
 from dataclasses import dataclass
 
 from options.presets import PRESETS
 from options.rules import (
-    ON_OFF,
     PATH,
     Need,
     Options,
@@ -17,6 +15,7 @@ from options.rules import (
     matching,
     one_of,
     option,
+    switch,
     whole,
 )
 
@@ -33,9 +32,8 @@ class RunOptions(Options):
     load_model_url: str | None = option(
         None, PATH, "Run folder or checkpoint, to continue from with train_w_load or to score with test."
     )
-    load_weights_only: bool = option(
+    load_weights_only: bool = switch(
         False,
-        ON_OFF,
         "With train_w_load: start a new run, also of another game, from the weights of --load_model_url alone.",
     )
     environment_max_steps: int = option(
@@ -61,22 +59,20 @@ class RunOptions(Options):
         "observations without a picture, small_pictures for those with fewer than 36 pixels on a side; atari_gpu for a "
         "NoFrameskip game whose learner has an NVIDIA GPU, if none of its flags is given; else standard.",
     )
-    reproducible: bool = option(False, ON_OFF, "Give bit-identical results for the same seed, at some cost in speed.")
+    reproducible: bool = switch(False, "Give bit-identical results for the same seed, at some cost in speed.")
     run_name: str | None = option(
         None,
-        Rule(
-            *(str, "be a name of at most 80 letters, digits, dots, dashes and underscores, which begins with a letter"),
-            accepts=lambda v: re.fullmatch("[A-Za-z][A-Za-z0-9_.-]{0,79}", v) is not None,
+        matching(
+            "[A-Za-z][A-Za-z0-9_.-]{0,79}",
+            "be a name of at most 80 letters, digits, dots, dashes and underscores, which begins with a letter",
             optional=True,
         ),
         "Name of the run, with which its folder's name begins: <run_name>_<environment>_<time>.",
     )
     tags: str | None = option(
         None,
-        Rule(
-            *(str, "be words such as a,b, of letters, digits, dots, dashes and underscores"),
-            accepts=lambda v: re.fullmatch(f"{TAG}(,{TAG})*", v) is not None,
-            optional=True,
+        matching(
+            f"{TAG}(,{TAG})*", "be words such as a,b, of letters, digits, dots, dashes and underscores", optional=True
         ),
         "Words by which you find the run again, such as baseline,paper. They are kept with its options.",
     )
@@ -96,9 +92,8 @@ class RunOptions(Options):
         "Number format inside a network for pictures; others use float32. auto is bfloat16 on devices that are fast "
         "with it, else float32.",
     )
-    cuda_graphs: bool = option(
+    cuda_graphs: bool = switch(
         True,
-        ON_OFF,
         "On an NVIDIA GPU, launch the kernels of a batch's gradients at once. Not with --reproducible, --loss=impact "
         "or a network of your own.",
     )
@@ -107,19 +102,15 @@ class RunOptions(Options):
     )
 
     def _check_together(self) -> None:
-        if self.load_weights_only and (self.op_mode != "train_w_load" or not self.load_model_url):
-            raise UsageError(
-                "--load_weights_only needs --op_mode=train_w_load and --load_model_url, the run folder or checkpoint "
-                "whose weights the new run starts from."
-            )
-        if self.op_mode == "train_w_load" and not self.load_model_url:
-            raise UsageError(
-                "--op_mode=train_w_load needs --load_model_url, the run folder or checkpoint to continue from."
-            )
-        if self.op_mode == "test" and not self.load_model_url:
-            raise UsageError("--op_mode=test needs --load_model_url, the run folder or checkpoint to score.")
+        if self.load_weights_only and self.op_mode != "train_w_load":
+            raise UsageError("--load_weights_only needs --op_mode=train_w_load: a new run begins with the weights.")
         if self.op_mode == "train" and self.load_model_url:
             raise UsageError("--load_model_url needs --op_mode=train_w_load or test; --op_mode=train starts a new run.")
+        if self.op_mode != "train" and not self.load_model_url:
+            raise UsageError(
+                f"--op_mode={self.op_mode} needs --load_model_url, the run folder or checkpoint to "
+                f"{'score' if self.op_mode == 'test' else 'continue from'}."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,9 +120,8 @@ class CheckpointOptions(Options):
     save_model_period: int = option(2000, whole(1), "Updates between two checkpoints.")
     save_model_minutes: float = option(5.0, above(0), "Maximum number of minutes between two checkpoints.")
     keep_checkpoints: int = option(3, whole(1), "Number of latest checkpoints to keep, besides the best one.")
-    save_replay: bool = option(
+    save_replay: bool = switch(
         False,
-        ON_OFF,
         "Save the contents of replays at the end, on signals and at intervals; implied by --reproducible.",
     )
     save_replay_minutes: float = option(
@@ -156,9 +146,9 @@ class ReportOptions(Options):
         "Seconds between two lines of plain output.",
         Need("--console=plain", lambda c: c.report.console in ("plain", "auto")),
     )
-    curves: bool = option(True, ON_OFF, "Draw curves.png, in a separate process of the lowest priority.")
-    tensorboard: bool = option(False, ON_OFF, "Write event files for TensorBoard, including the videos of the run.")
-    wandb: bool = option(False, ON_OFF, "Send the reports to Weights & Biases.", aliases=("track",))
+    curves: bool = switch(True, "Draw curves.png, in a separate process of the lowest priority.")
+    tensorboard: bool = switch(False, "Write event files for TensorBoard, including the videos of the run.")
+    wandb: bool = switch(False, "Send the reports to Weights & Biases.", aliases=("track",))
     wandb_project: str = option(
         "rl-platform",
         matching(r"\w[\w./-]*", "be a name such as rl-platform"),
@@ -186,9 +176,8 @@ class TestOptions(Options):
         "Actions in a test or evaluation: sampled as in training, or always the most likely one (greedy).",
         flag_given("eval_period"),
     )
-    render: bool = option(
+    render: bool = switch(
         False,
-        ON_OFF,
         "Test: record videos of the best, median and worst of the first games, and show a window if there is "
         "a display. Training: record a video of the median game of each evaluation (needs --eval_period).",
         flag_given("eval_period"),

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 
 from machine.machine_setup import Machine
-from option_flags import Config, EnvironmentOptions
+from option_flags import Config, EnvironmentOptions, preset
 from options.command_line import flag_words
-from options.presets import is_noframeskip, preset
+from options.presets import is_noframeskip
 from options.rules import counted
 from replay.unroll_layout import UnrollLayout
 from reports.hints import unused_in_training

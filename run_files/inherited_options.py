@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from option_flags import Config
-from options.presets import NATIVE, is_noframeskip, preset
+from option_flags import Config, preset
+from options.presets import NATIVE, is_noframeskip
 from options.rules import UsageError
 from run_files.checkpoint import NETWORK_FLAGS, Checkpoint
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from option_flags import OPTIONS, Config
 from options.command_line import FlagFile, flags_of_file
-from options.replay_options import refuse_duplicate_keys
+from options.replay_options import parse_json
 from options.rules import Rule, UsageError, declared, matching, shown
 from reports.compare_runs import describe_replays, differing_keys
 from sweeps.state import SweepRun, SweepState
@@ -128,7 +128,7 @@ def read_sweep(path: Path) -> object:
     """The content of a JSON file; `plan_sweep` checks it."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-        return json.loads(text, object_pairs_hook=refuse_duplicate_keys(f"--sweep={path}"))
+        return parse_json(f"--sweep={path}", text)
     except OSError as error:
         raise UsageError(f"--sweep={path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:

@@ -9,7 +9,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from option_flags import OPTIONS, Config
 from options.command_line import unknown_flag
-from options.rules import ON_OFF, Rule, UsageError, between, one_of, shown, whole
+from options.rules import SWITCH, Rule, UsageError, between, one_of, shown, whole
 from sweeps.plan import (
     FLAGS,
     NAME,
@@ -41,7 +41,7 @@ PRUNING = {"startup_trials": whole(0), "warmup_steps": whole(0), "interval_steps
 PRUNER_KEYS = {"median": PRUNING, "percentile": {"percentile": between(0, 100), **PRUNING}, "none": {}}
 NUMBER = Rule(Real, "be a number", math.isfinite)
 CHOICES = {"choices": Rule(list, "be a list with at least one value", bool)}
-RANGE = {"low": NUMBER, "high": NUMBER, "log": ON_OFF, "step": NUMBER}
+RANGE = {"low": NUMBER, "high": NUMBER, "log": SWITCH, "step": NUMBER}
 NOT_SEARCHED = {
     **RESERVED,
     "env": "returns of different games cannot be compared",

@@ -21,7 +21,6 @@ from replay.unroll_layout import UnrollLayout
 from reports import sinks
 from reports.game_scores import GameScoreOptions
 from reports.plot import PlotOptions
-from run_files.run_history import CHOSEN_NETWORK
 from run_files.run_reader import ARCHIVE, read_histories
 from sweeps.plan import KEYS, plan_sweep, read_sweep
 from sweeps.search_plan import SEARCH_KEYS, plan_search
@@ -252,7 +251,7 @@ def test_every_picture_of_curves_has_its_data() -> None:
     assert {archive.name.removesuffix(ARCHIVE) for archive in archives} == drawn
     for archive in archives:
         for run in read_histories(archive):
-            options = {name: value for name, value in run.options.items() if name != CHOSEN_NETWORK}
+            options = {name: value for name, value in run.options.items() if name in OPTIONS}
             assert Config.from_flags({**options, "op_mode": "train"})
             assert "return_mean" in run.reports[-1], (archive.name, run.folder)
 

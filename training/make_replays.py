@@ -9,7 +9,7 @@ import torch
 from agents.network import ActorCritic
 from agents.ranking import NetworkRanking
 from option_flags import ReplayOptions
-from options.batch_uses import ONCE, BatchUses
+from options.learning_options import ONCE, BatchUses
 from options.replay_options import ReplaySpec
 from replay.interface import Replay
 from replay.mix import BatchMix, Mix, MixAhead

@@ -4,10 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from machine.capacity import usable_memory
-from machine.process_memory import PART_OF_FREE, check_processes, format_bytes
+from machine.capacity import PART_OF_FREE, check_processes, format_bytes, usable_memory
 from option_flags import Config
-from options.batch_uses import ONCE
+from options.learning_options import ONCE
 from options.rules import UsageError
 from replay.row_layout import Rows
 from replay.storage import BLOB_OVERHEAD, UnrollCodec

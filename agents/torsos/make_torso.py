@@ -10,7 +10,8 @@ from torch import nn
 
 from agents.torsos.own_torso import LARGEST_INPUT, TRIAL_SIZE, TorsoInput, is_own, make_own_torso
 from agents.torsos.pictures import SMALL, TINY, PictureLayers, picture_layers
-from options.rules import PICTURE_NETWORKS, VECTOR_NETWORKS, UsageError
+from options.learning_options import PICTURE_NETWORKS, VECTOR_NETWORKS
+from options.rules import UsageError
 
 MLP_UNITS = 128
 

@@ -15,7 +15,7 @@ from tests.agents.test_impact import IMPACT
 MIXED = [True, True, False, False, False]
 # Not the tiny ones of the defaults, with which the rounding of a gradient near 0 decides a whole step.
 OPTIMIZERS = [
-    OptimizerOptions(optimizer="rmsprop", lr=1e-3, rmsprop_eps=1e-2, rmsprop_momentum=0.5),
+    OptimizerOptions(optimizer="rmsprop", lr=1e-3, rmsprop_eps=1e-2),
     OptimizerOptions(optimizer="adam", lr=1e-3, adam_eps=1e-2),
 ]
 LOSSES = {

@@ -11,7 +11,8 @@ from agents.heads import FIRST_LOG_DEVIATION, GaussianHead
 from agents.network import ActorCritic
 from agents.torsos.make_torso import Observed, PictureAndVector, chosen_network, make_torso
 from option_flags import NetworkOptions
-from options.rules import PICTURE_NETWORKS, UsageError
+from options.learning_options import PICTURE_NETWORKS
+from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
 from tests.agents.every_layout import (
     ACTIONS,

@@ -8,7 +8,7 @@ import pytest
 
 from agents.learner import Learner
 from option_flags import LossOptions
-from options.batch_uses import BatchUses
+from options.learning_options import BatchUses
 from replay.interface import Replay
 from replay.mix import Batch, BatchMix
 from replay.queue import QueueReplay

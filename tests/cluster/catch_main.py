@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from machine.program import run_program
-from machine.start import exit_on_signals
+from machine.stop_signals import exit_on_signals
 
 if __name__ == "__main__":
     exit_on_signals()

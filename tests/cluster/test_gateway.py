@@ -27,7 +27,7 @@ NODES = [
 
 
 def make_gateway(slots: RoundSlots, bfloat16: bool = False) -> Gateway:
-    config = Config.from_flags({"cluster": "127.0.0.1:1", "weights_interval": 1.0})
+    config = Config.from_flags({"cluster": "127.0.0.1:1"})
     return Gateway(
         config, b"", "", 0.0, 0, restart_index=0, weights=SharedWeights(1), bfloat16=bfloat16, round_slots=slots
     )
@@ -54,11 +54,11 @@ def test_all_nodes_get_the_same_copy_of_the_weights_for_the_interval(
     stored = torch.from_numpy(np.asarray(reference))
     assert (stored.view(torch.bfloat16) if bfloat16 else stored).item() == 1.5
     started.weights.publish(4, torch.tensor([2.5]))
-    now = 0.9
+    now = 0.09
     assert players.newest_weights()[0] == 3 and len(copies) == 1
-    now = 1.1
+    now = 0.11
     assert players.newest_weights()[0] == 4 and len(copies) == 2
-    now = 2.2
+    now = 0.22
     assert players.newest_weights()[0] == 4 and len(copies) == 2, "there are no newer ones"
 
 

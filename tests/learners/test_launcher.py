@@ -145,8 +145,6 @@ def test_a_stop_signal_while_the_learners_start_is_no_finished_run(codes: tuple[
     [
         (["--batch_size=9"], "--batch_size=9 gives the replays 9 unrolls of a batch, which --learners=2 cannot divide"),
         (["--worker_count=1"], "--worker_count=1 leaves some of --learners=2 without a worker; 2 or more"),
-        (["--cluster=auto", "--nolocal_workers"], "--nolocal_workers has no meaning with --cluster and --learners=2"),
-        (["--cluster=auto", "--node_workers=3"], "--node_workers=3 has no meaning with --cluster and --learners=2"),
         (["--cluster=127.0.0.1:1"], "--cluster=127.0.0.1:1 does not answer"),
         (["--learners=-1"], "--learners must be a whole number"),
         (["--device=cuda:0"], "--learners=2 needs a device for each learner, and --device=cuda:0 is a single one"),

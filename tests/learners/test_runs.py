@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from learners.group import LearnerGroup
-from option_flags import Config
-from options.presets import merged
+from option_flags import Config, merged
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from tests.catch import make_catch
 from tests.learners.groups import run_group

@@ -8,8 +8,7 @@ import torch
 
 import machine.machine_setup
 from machine.machine_setup import choose_slots_per_worker, settle_settings
-from option_flags import Config
-from options.presets import PRESETS
+from option_flags import Config, preset
 
 QUEUE_AND_STANDARD = json.dumps(
     [
@@ -75,8 +74,8 @@ def test_other_environments_get_the_settings_for_their_kind(device: str, monkeyp
     given: dict[str, Any] = {"env": "CartPole-v1", "lr": 0.25}
     config, notes = settle_settings(Config.from_flags(given), given, "numbers")
     assert config.run.settings == "numbers" and config.optimizer.lr == 0.25
-    assert config.loss.impact_uses == PRESETS["settings"]["numbers"]["impact_uses"]
+    assert config.loss.impact_uses == preset("settings", "numbers")["impact_uses"]
     assert len(notes) == 1 and "settings: numbers, for observations without a picture" in notes[0]
-    given["settings"] = "standard"
-    config = Config.from_flags(given)
-    assert settle_settings(config, given, "numbers") == (config, [])
+    for other in ({"settings": "standard"}, {"learners": 2}, {"learners": 0}):
+        config = Config.from_flags(given | other)
+        assert settle_settings(config, given | other, "numbers") == (config, [])

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from options.batch_uses import ONCE, BatchUses
+from options.learning_options import ONCE, BatchUses
 
 
 def replacing_updates(slots: int, uses: int, first_uses: tuple[int, ...], updates: int) -> list[int]:

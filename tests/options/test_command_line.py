@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from main import main
-from option_flags import OPTIONS, TOPICS, Config
+from option_flags import OPTIONS, TOPICS, Config, defaults_beside
 from options.command_line import REPLACED_FLAGS, HelpRequested, flag_words, given_flags
-from options.presets import preset_flags
 from options.rules import UsageError
 from tests.options.other_values import OTHER_VALUES
 from tests.options.words import parse, sentence_of
@@ -29,7 +28,7 @@ def test_every_option_is_a_flag() -> None:
     for name, value in OTHER_VALUES.items():
         if name in ("op_mode", "load_model_url", "load_weights_only", "c_const"):  # only with another flag
             continue
-        expected = {**DEFAULTS, **preset_flags({name: value}), name: value}
+        expected = {**defaults_beside({"env": DEFAULTS["env"], name: value}), name: value}
         assert parse(as_words(name, value)).flags() == expected
         assert parse(as_words(name.replace("_", "-"), value)).flags() == expected
         if not isinstance(value, bool):
@@ -140,7 +139,6 @@ def test_texts_that_are_not_whole_numbers_are_refused(text: str) -> None:
             ["--learner_thread_count", "2"],
             "--learner_thread_count has no meaning here: --learner_threads sets the CPU threads of the learner.",
         ),
-        (["--undefok=foo", "--foo"], "--undefok has no meaning here: unknown flags are always refused."),
         (
             ["--console=a\nb\x1b[31m\udcff"],
             '--console must be one of auto, live, plain, off, not "a\\nb\\u001b[31m\\udcff".',

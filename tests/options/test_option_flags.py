@@ -142,10 +142,7 @@ def test_a_resumed_run_and_a_test_need_a_checkpoint() -> None:
 
 @pytest.mark.parametrize("words", [[], ["--op_mode=test"], ["--op_mode=train", "--load_model_url=results/run"]])
 def test_weights_are_loaded_by_a_new_run_only(words: list[str]) -> None:
-    assert sentence_of("--load_weights_only", *words) == (
-        "--load_weights_only needs --op_mode=train_w_load and --load_model_url, the run folder or checkpoint whose "
-        "weights the new run starts from."
-    )
+    assert sentence_of("--load_weights_only", *words).startswith("--load_weights_only needs --op_mode=train_w_load")
 
 
 @pytest.mark.parametrize("kind", ["attentive", "elite"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from option_flags import OPTIONS, Config, EnvironmentOptions
-from options.presets import PRESETS, VTRACE, against_gpu_settings, merged
+from option_flags import OPTIONS, Config, EnvironmentOptions, against_gpu_settings, merged, preset
+from options.presets import PRESETS, VTRACE
 from options.rules import UsageError
 from reports.run_header import protocol_in_words
 from sweeps.plan import plan_sweep
@@ -16,16 +16,22 @@ from tests.options.words import parse, sentence_of
 CLASSIC, MACHADO = parse([]), parse(["--protocol=machado"])
 
 
+NAMES = list(preset("protocol", "machado"))
+
+
 def protocol_values(config: Config) -> dict[str, Any]:
-    return {name: getattr(config.environment, name) for name in PRESETS["protocol"]["classic"]}
+    return {name: getattr(config.environment, name) for name in NAMES}
 
 
-def test_classic_is_the_defaults() -> None:
-    assert PRESETS["protocol"]["classic"] == {name: OPTIONS[name].default for name in PRESETS["protocol"]["classic"]}
-    assert parse(["--protocol=classic"]) == CLASSIC == Config()
-    assert {name: value for name, value in CLASSIC.flags().items() if name != "seed"} == {
-        name: item.default for name, item in OPTIONS.items() if name != "seed"
-    }
+@pytest.mark.parametrize(("option", "value"), [("protocol", "classic"), ("settings", "standard"), ("loss", "vtrace")])
+def test_the_first_value_of_each_is_the_defaults_and_the_others_set_the_same_flags(option: str, value: str) -> None:
+    """Otherwise one would leave something of another one behind."""
+    assert preset(option, value) == {name: OPTIONS[name].default for name in preset(option, value)}
+    assert parse([f"--{option}={value}"]) == CLASSIC.replace_flags(**{option: value})
+    assert all(
+        preset(option, other).keys() == preset(option, value).keys() for other in PRESETS[option] if other != "auto"
+    )
+    assert preset(option, "auto") == preset(option, None) == {}
 
 
 def test_machado_is_that_of_the_paper_and_of_dopamine() -> None:
@@ -35,19 +41,7 @@ def test_machado_is_that_of_the_paper_and_of_dopamine() -> None:
     assert not (environment.episodic_life or environment.fire_on_reset or environment.noop_threshold)
     assert environment.max_game_frames == 108_000
     differing = {name for name, value in MACHADO.flags().items() if value != CLASSIC.flags()[name]}
-    assert differing == {"protocol", *PRESETS["protocol"]["machado"]} - {"max_game_frames"}
-
-
-def test_all_protocols_set_the_same_flags() -> None:
-    """Otherwise one protocol would leave something of another one behind."""
-    assert len({frozenset(flags) for flags in PRESETS["protocol"].values()}) == 1
-
-
-def test_the_standard_settings_are_the_defaults_and_others_set_the_same_flags() -> None:
-    auto, standard, *others = PRESETS["settings"].values()
-    assert not auto
-    assert standard == {name: OPTIONS[name].default for name in standard}
-    assert all(flags.keys() == standard.keys() for flags in others)
+    assert differing == {"protocol", *preset("protocol", "machado")} - {"max_game_frames"}
 
 
 def test_the_settings_for_a_gpu_repeat_what_was_measured() -> None:
@@ -72,7 +66,7 @@ def test_single_flags_beat_the_protocol(tmp_path: Path) -> None:
     ):
         file.write_text(in_file)
         config = parse([*words, f"--flagfile={file}"])
-        assert protocol_values(config) == {**PRESETS["protocol"]["machado"], "episodic_life": True}
+        assert protocol_values(config) == {**preset("protocol", "machado"), "episodic_life": True}
 
 
 def test_a_default_that_is_given_beats_the_protocol_too() -> None:
@@ -83,12 +77,12 @@ def test_the_command_line_beats_the_sweep_and_the_sweep_the_protocol() -> None:
     sweep = {"flags": {"protocol": "machado", "noop_threshold": 5}, "grid": {"episodic_life": [False, True]}}
     given = {"repeat_action_probability": 0.1}
     configs = [run.config for run in plan_sweep(sweep, given).runs]
-    wanted = {**PRESETS["protocol"]["machado"], "noop_threshold": 5, "repeat_action_probability": 0.1}
+    wanted = {**preset("protocol", "machado"), "noop_threshold": 5, "repeat_action_probability": 0.1}
     assert [protocol_values(config) for config in configs] == [
         {**wanted, "episodic_life": False}, {**wanted, "episodic_life": True},
     ]  # fmt: skip
     (run,) = plan_sweep({"flags": {"protocol": "machado", "noop_threshold": 5}}, {"protocol": "classic"}).runs
-    assert protocol_values(run.config) == {**PRESETS["protocol"]["classic"], "noop_threshold": 5}
+    assert protocol_values(run.config) == {**preset("protocol", "classic"), "noop_threshold": 5}
 
 
 def test_a_protocol_is_kept_as_ordinary_flags() -> None:
@@ -97,7 +91,7 @@ def test_a_protocol_is_kept_as_ordinary_flags() -> None:
     assert Config.from_flags(saved) == chosen
     assert parse([], base=saved) == chosen
     assert parse(["--protocol=machado"], base=saved) == chosen, "the run has it already"
-    assert protocol_values(parse(["--noepisodic_life"], base=saved)) == PRESETS["protocol"]["machado"]
+    assert protocol_values(parse(["--noepisodic_life"], base=saved)) == preset("protocol", "machado")
 
 
 def test_runs_without_the_option_are_classic() -> None:
@@ -119,7 +113,7 @@ def test_another_protocol_sets_its_flags_anew(before: str, after: str) -> None:
         parse([f"--protocol={after}"], base=saved.flags()),
         saved.replace_flags(protocol=after),
     ):
-        assert protocol_values(other) == PRESETS["protocol"][after]
+        assert protocol_values(other) == preset("protocol", after)
         assert other.optimizer.lr == 0.5
 
 
@@ -169,11 +163,6 @@ def test_impact_has_no_proximal_loss_unless_it_is_given() -> None:
     assert weight(["--loss=impact"]) == 0
     assert weight(["--loss=impact", "--proximal_loss_weight=0.05"]) == 0.05
     assert weight([]) == weight(["--loss=vtrace"]) == 0.05
-
-
-def test_the_flags_of_vtrace_are_the_defaults() -> None:
-    assert PRESETS["loss"][VTRACE] == {name: OPTIONS[name].default for name in PRESETS["loss"][VTRACE]}
-    assert OPTIONS["loss"].default == VTRACE
 
 
 @pytest.mark.parametrize("saved", [{"loss": "impact", "proximal_loss_weight": 0.05}, {"proximal_loss_weight": 0.2}])

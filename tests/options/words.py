@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from option_flags import OPTIONS, Config
+from option_flags import OPTIONS, Config, merged
 from options.command_line import given_flags
-from options.presets import merged
 from options.rules import UsageError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from options.batch_uses import ONCE, BatchUses
+from options.learning_options import ONCE, BatchUses
 from options.replay_options import ReplaySpec
 from replay.interface import Replay
 from replay.newest_states import NewestStates

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from option_flags import Config, ReplayOptions
-from options.batch_uses import ONCE, BatchUses
+from options.learning_options import ONCE, BatchUses
 from replay.interface import Replay
 from replay.mix import BatchMix, MixAhead
 from tests.replay.any_replay import make_replay

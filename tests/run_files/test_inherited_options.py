@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from option_flags import Config, NetworkOptions
-from options.presets import merged
+from option_flags import Config, NetworkOptions, merged
 from options.rules import UsageError
 from run_files.checkpoint import Checkpoint
 from run_files.inherited_options import check_resumable, inherited_options

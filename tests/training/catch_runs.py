@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from option_flags import Config
-from options.presets import merged
+from option_flags import Config, merged
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
 from tests.read_metrics import read_metrics

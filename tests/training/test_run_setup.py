@@ -130,13 +130,11 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
     ]
     elite = '[{"type": "elite", "capacity": 9, "sample_ratio": 1.0, "lambda_batch_multiplier": %s}]'
     assert notes(replay_parameters=elite % 6, batch_size=2) == []
-    draws_like_standard = "the elite replay draws like standard: nothing is ranked with a "
-    assert notes(replay_parameters=elite % 1.4, batch_size=2)[-1] == (
-        f"{draws_like_standard}lambda_batch_multiplier of 1.4 for a share of 2; a larger one, such as 6, would be right"
-    )
-    assert notes(replay_parameters=elite % 6, batch_size=9)[-1] == (
-        f"{draws_like_standard}capacity of 9 for a share of 9; a larger one, such as 1000, would be right"
-    )
+    for multiplier, size in ((1.4, 2), (6, 9)):
+        assert notes(replay_parameters=elite % multiplier, batch_size=size)[-1] == (
+            f"the elite replay draws like standard: nothing is ranked with {size} candidates for a share of {size}; "
+            "a larger lambda_batch_multiplier, such as 6, or a larger capacity would be right"
+        )
 
 
 @pytest.mark.parametrize(
@@ -150,6 +148,7 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
         ({"lz4_compression_level": 3}, "--use_replay_compression or --cluster"),
         ({"lz4_compression_level": 3, "cluster": "auto"}, None),
         ({"cluster": "auto", "worker_count": 3, "local_workers": False}, "--local_workers"),
+        ({"cluster": "auto", "learners": 2, "local_workers": False}, "--learners=1"),
         ({"console": "off", "console_period": 3.0}, "--console=plain"),
         ({"reproducible": True, "slots_per_worker": 2}, "--noreproducible"),
         ({"env": "CartPole-v1", "factored_actions": True}, "a NoFrameskip game"),

@@ -8,8 +8,7 @@ import torch
 
 from agents.acting import Actor
 from agents.network import ActorCritic
-from machine.capacity import usable_cores, usable_memory
-from machine.process_memory import PART_OF_FREE, format_bytes
+from machine.capacity import PART_OF_FREE, format_bytes, usable_cores, usable_memory
 from option_flags import Config, RealtimeOptions
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agents.spaces import make_unroll_layout
-from machine.process_memory import PART_OF_FREE
+from machine.capacity import PART_OF_FREE
 from option_flags import Config
 from options.rules import UsageError
 from workers.realtime import requirements
