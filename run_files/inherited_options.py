@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from option_flags import Config, preset
-from options.presets import NATIVE, is_noframeskip
 from options.rules import UsageError
 from run_files.checkpoint import NETWORK_FLAGS, Checkpoint
 
@@ -20,21 +19,11 @@ def inherited_options(checkpoint: Checkpoint, given: Mapping[str, Any]) -> dict[
     """
     saved, env = checkpoint.options, given.get("env")
     if given.get("load_weights_only"):
-        _check_weights_fit(saved, given)
         of_environment = () if "env" in given else ENVIRONMENT_FLAGS
         return {name: saved[name] for name in (*NETWORK_FLAGS, "feature_out_layer_size", *of_environment)}
     if env not in (None, saved["env"]):
         raise does_not_fit(f"--env={env}", saved["env"], given["op_mode"])
     return checkpoint.played_options if given["op_mode"] == "test" else saved
-
-
-def _check_weights_fit(saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    env, shape = given.get("env"), "frame_scale_resolution"
-    if isinstance(env, str) and is_noframeskip(env) and shape not in given and saved[shape] == NATIVE:
-        raise UsageError(
-            f"--env={env} does not fit the weights of {saved['env']}, whose observations have their own size "
-            f"(--{shape}={NATIVE}); weights of an Atari game would be right."
-        )
 
 
 def check_playable(config: Config, checkpoint: Checkpoint) -> None:

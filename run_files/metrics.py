@@ -19,7 +19,7 @@ METRICS = "metrics.jsonl"  # files in the run folder: one report per line
 EPISODES = "episodes.csv"  # one finished game per row
 EVALUATIONS = "evaluations.jsonl"  # one evaluation per line
 EPISODES_FLUSH_SECONDS = 1.0
-TAIL_BYTES = 64 * 1024  # size of the blocks that are read from the end of a file; a report has about 3,000 bytes
+TAIL_BYTES = 256 * 1024  # that are read from the end of a file; a report has about 3,000 bytes
 PIECE = 4 * 1024 * 1024  # bytes of a growing file that are read at once
 
 
@@ -142,16 +142,26 @@ def _open_after_complete_lines(path: Path) -> FileIO:
 
 def last_report(path: Path) -> Report | None:
     """The newest report, read from the end of the file. Raises ValueError if the last line is not a report."""
-    with path.open("rb") as file:
-        left, tail = file.seek(0, os.SEEK_END), b""
-        # Two line ends have one complete line between them; the start of the file counts as a line end.
-        while left and tail.count(b"\n") < 2:
-            size = min(left, TAIL_BYTES)
-            left -= size
-            file.seek(left)
-            tail = file.read(size) + tail
-    *lines, _incomplete = tail.split(b"\n")
+    *lines, _incomplete = _tail(path, TAIL_BYTES).split(b"\n")
     return parse_report(lines[-1], f"{path}, its last line") if lines else None
+
+
+def last_lines(path: Path, count: int, most_bytes: int = TAIL_BYTES) -> list[str]:
+    """The last lines of a text file, as a terminal shows them after carriage returns, without control characters."""
+    lines = _tail(path, most_bytes).decode("utf-8", errors="replace").split("\n")
+    clean = (
+        "".join(c for c in line.rstrip("\r").rsplit("\r", 1)[-1] if c.isprintable() or c == "\t") for line in lines
+    )
+    return [line for line in clean if line.strip()][-count:]
+
+
+def _tail(path: Path, most_bytes: int) -> bytes:
+    """The end of a file, without a line that begins before it."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - most_bytes))
+        tail = file.read(most_bytes)
+    return tail if size <= most_bytes else tail.partition(b"\n")[2]
 
 
 def parse_report(line: bytes, where: str) -> Report:
@@ -263,16 +273,3 @@ class NewLines:
         file.readline()
         self._offset = file.tell()
         yield from self._all_new(file)
-
-
-def last_lines(path: Path, count: int, most_bytes: int = 256 * 1024) -> list[str]:
-    """The last lines of a text file, as a terminal shows them after carriage returns, without control characters."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - most_bytes))
-        text = file.read(most_bytes).decode("utf-8", errors="replace")
-    lines = text.split("\n")[1 if size > most_bytes else 0 :]
-    clean = (
-        "".join(c for c in line.rstrip("\r").rsplit("\r", 1)[-1] if c.isprintable() or c == "\t") for line in lines
-    )
-    return [line for line in clean if line.strip()][-count:]

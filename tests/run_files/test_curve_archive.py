@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from options.rules import UsageError
-from reports import plot
 from run_files.run_reader import read_histories, read_history
 from tests.benchmarks import keep_curves
 from tests.benchmarks.keep_curves import reduced, write_archive
@@ -51,12 +50,6 @@ def test_a_run_is_added_or_replaced_and_the_others_keep_their_bytes(
 def test_a_run_folder_is_one_history(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     assert [history.folder for history in read_histories(folder)] == [folder]
-
-
-def test_the_plot_command_draws_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plot.main([str(archive_of(tmp_path)), f"--output={tmp_path / 'curves.png'}"])
-    assert capsys.readouterr().out.endswith("2 runs of 1 configuration\n")
-    assert (tmp_path / "curves.png").exists()
 
 
 @pytest.mark.parametrize(
