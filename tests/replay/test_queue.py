@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from options.batch_uses import BatchUses
+from options.learning_options import BatchUses
 from replay.queue import QueueReplay
 from tests.replay.numbered_rows import NBYTES, draw, drawn, row, through_a_file
 
