@@ -4,7 +4,6 @@ The gateway is the only process of a run that loads Ray. The learner starts it a
 """
 
 import os
-import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,12 +14,10 @@ from typing import Any
 import torch
 
 from agents.network import ActorCritic
+from cluster.intake import RoundIntake
 from cluster.node_actor import code_version
 from cluster.node_player import PlayerSpec, played_code
-from cluster.rounds import Arrived, RoundIntake, RoundSlots, longest_round
 from machine.stop_signals import StopSignals
-from option_flags import Config
-from options.rules import counted
 from processes.child import start_child
 from processes.messages import Kind, Message
 from processes.pool import ChildPool, Ended, Member
@@ -32,7 +29,6 @@ from workers.actors import Actors
 from workers.memory.shared_weights import SharedWeights
 from workers.worker import PlaySetup
 
-SLOTS = 32  # for rounds on their way from the gateway to the replays
 STATUS_SECONDS = 1.0
 SILENCE_SECONDS = 60.0  # without a heartbeat, after which the gateway is replaced; loading Ray takes some of them
 UNREACHABLE_SECONDS = 5.0  # between two tries to reach a head that does not answer
@@ -43,15 +39,12 @@ END_SECONDS = 3.0  # for an end in good order
 class Gateway:
     """What the gateway process gets when it starts, and what it does."""
 
-    config: Config
-    spec: bytes  # a pickled PlayerSpec, which only nodes unpickle
+    spec: PlayerSpec
     code: str  # the version of the code at the start of the run
-    begun: float  # time at which the run began
-    resume_count: int
-    restart_index: int  # gateways before this one in the same run
     weights: SharedWeights
     bfloat16: bool  # whether weights travel in this format
-    round_slots: RoundSlots
+    begun: float  # time at which the run began
+    restart_index: int  # gateways before this one in the same run
 
     def run(self, connection: Connection) -> None:
         """Serve the learner until it closes the connection."""
@@ -114,6 +107,7 @@ class GatewayProcess:
             return
         self.children.start_later(self._member, UNREACHABLE_SECONDS)
         why = reason(ended.details) or f"its gateway {ended.what}"
+        why = why.partition("UsageError: ")[2] or why
         if kind_of_error(why) != kind_of_error(self._unreachable):
             self.children.announce(
                 f"the cluster cannot be reached ({why}); the run goes on without it, and tries again every "
@@ -131,7 +125,8 @@ class ClusterActors(Actors):
         self._gateway = gateway
         self._intake = intake
         self._environments = environments
-        self._wanted = 0  # rounds of nodes, as the gateway knows it
+        self._rounds_before = 0  # that have come from the gateways before this one
+        self._wanted = 0  # as the gateway knows it
         self._taken_locally = 0  # unrolls of the pool's oldest round
         self._remote_turn = False
         self._told_at = 0.0
@@ -154,11 +149,12 @@ class ClusterActors(Actors):
         taken = 0
         while taken < limit and (self.pool.rounds_ready or self._intake.ready):
             if self._intake.ready and (self._remote_turn or not self.pool.rounds_ready):
+                rounds = self._intake.taken
                 for row in self._intake.take_from_round(limit - taken):
                     taken += 1
                     yield row
-                self._remote_turn = not self._intake.free  # the round is not taken completely
-                self._free_slots()
+                self._remote_turn = self._intake.taken == rounds  # the round is not taken completely
+                self._tell_wanted()
             else:
                 for row in self.pool.take(min(limit - taken, self._environments - self._taken_locally)):
                     taken += 1
@@ -185,30 +181,22 @@ class ClusterActors(Actors):
 
     def _hear(self) -> None:
         """Receive what the gateway has sent."""
-        nodes = self._intake.nodes
         for event in self._gateway.poll():
             if isinstance(event, Ended):
-                nodes.all_left()
+                self._intake.nodes.all_left()
                 self._set_capacity()
                 continue
             match event.kind:
                 case Kind.HEARTBEAT:
-                    self._wanted = 0
-                    self._intake.free = sorted(set(range(SLOTS)) - self._intake.slots_in_use())
-                    self._free_slots()
-                case Kind.SLOT_FILLED:
-                    self._intake.deliver(Arrived(event.index, *event.payload))
-                case Kind.NODE_JOINED:
-                    nodes.joined(**event.payload)
-                    self._set_capacity(event.payload["capacity"])
-                    workers = counted(event.payload["workers"], "worker")
-                    self._gateway.children.announce(f"node {event.payload['name']} plays with {workers}")
-                case Kind.NODE_LEFT:
-                    nodes.update([event.payload])
-                    nodes.left(event.payload["node"])
-                    self._set_capacity()
+                    self._wanted, self._rounds_before = 0, self._intake.taken + self._intake.ready
+                case Kind.ROUND:
+                    node, sizes = event.payload
+                    with os.fdopen(event.file, "rb") as file:
+                        file.seek(0)  # the gateway shares this position, and has written
+                        self._intake.deliver(node, [file.read(size) for size in sizes])
                 case Kind.NODE_FIGURES:
-                    nodes.update(event.payload)
+                    self._intake.nodes.update(event.payload)
+                    self._set_capacity()
                 case Kind.NOTICE:
                     self._gateway.children.announce(str(event.payload))
                 case Kind.COMMAND:
@@ -223,21 +211,19 @@ class ClusterActors(Actors):
             else:
                 stop.save_now = True
 
-    def _set_capacity(self, added: int = 0) -> None:
-        """Nodes have come or gone; a new node begins to play at once."""
-        self._intake.flow_control.set_max_limit(self._intake.nodes.capacity, added)
+    def _set_capacity(self) -> None:
+        """Nodes may have come or gone; a new node begins to play at once."""
+        flow, capacity = self._intake.flow_control, self._intake.nodes.capacity
+        if capacity != flow.max_limit:
+            flow.set_max_limit(capacity, added=max(0, capacity - flow.max_limit))
 
     def _tell_wanted(self) -> None:
-        wanted = self._intake.flow_control.limit
+        """Tell the gateway how many rounds it may have asked nodes for since it connected, lost ones left out."""
+        intake = self._intake
+        wanted = max(0, intake.taken + intake.flow_control.limit - self._rounds_before)
         if wanted != self._wanted and self._gateway.is_connected:
             self._wanted = wanted
             self._gateway.send(Kind.ROUNDS_WANTED, wanted)
-
-    def _free_slots(self) -> None:
-        self._tell_wanted()  # before, or the gateway would count the taken round twice as room for another one
-        for slot in self._intake.free:
-            self._gateway.send(Kind.SLOT_FREE, slot)
-        self._intake.free = []
 
     def _tell_status(self) -> None:
         """Once a second, tell the cluster how the run is. The gateway answers with figures of all nodes."""
@@ -263,29 +249,19 @@ def make_actors(
     config, layout = setup.config, setup.layout
     if config.cluster.cluster is None:
         return local
-    environments = config.workers.envs_per_worker
-    slots = RoundSlots(SLOTS, longest_round(environments, layout.nbytes))
     # Statistics of vectors and values would lose digits that count.
     has_statistics = layout.vector_size or config.network.popart
     auto = torch.float32 if has_statistics else setup.machine.worker_precision
     formats = {"auto": auto, "float32": torch.float32, "bfloat16": torch.bfloat16}
-    make_gateway = partial(
-        Gateway,
-        config,
-        # Both versions once: files that change during the run must not make nodes look like the learner.
-        pickle.dumps(PlayerSpec(config, setup.make_environment, layout, setup.resume_count, played_code(config))),
-        code_version(),
-        time.time(),
-        setup.resume_count,
-        weights=local.publisher.weights,
-        bfloat16=formats[config.cluster.weights_precision] == torch.bfloat16,
-        round_slots=slots,
-    )
+    bfloat16 = formats[config.cluster.weights_precision] == torch.bfloat16
+    spec = PlayerSpec(config, setup.make_environment, layout, setup.resume_count, played_code(config))
+    # Both versions once: files that change during the run must not make nodes look like the learner.
+    make_gateway = partial(Gateway, spec, code_version(), local.publisher.weights, bfloat16, time.time())
     children = ChildPool(
         announce,
         silence=SILENCE_SECONDS,
         budget=config.workers.worker_restart_budget,
         start=partial(start_child, logs=setup.logs),
     )
-    intake = RoundIntake(layout, slots, config, announce, version)
-    return ClusterActors(local, GatewayProcess(make_gateway, children), intake, environments)
+    intake = RoundIntake(layout, config, announce, version)
+    return ClusterActors(local, GatewayProcess(make_gateway, children), intake, config.workers.envs_per_worker)

@@ -4,11 +4,10 @@ Ray sends this module to the nodes by value, so it imports nothing of the platfo
 been found and compared.
 """
 
-import asyncio
 import hashlib
 import importlib
+import inspect
 import os
-import pickle
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -58,54 +57,18 @@ def examine_node(root: str, version: str) -> tuple[str, str | None]:
 
 
 class NodeActor:
-    """Owns the player of one node. All methods are coroutines, so any number of requests can be open."""
+    """Owns one object of the node's own code. All methods are coroutines, so any number of calls can be open."""
 
-    def __init__(self, root: str, version: str) -> None:
-        """The learner's checkout, and the version of its code."""
-        self._root, self._version = root, version
-        self._player: Any = None
-        self._weights_version = -1  # of those that the player has
-        self._newer = asyncio.Condition()
+    def __init__(self, checkout: str, module: str, class_name: str, *arguments: Any) -> None:
+        self._checkout, self._module, self._class_name, self._arguments = checkout, module, class_name, arguments
+        self._object: Any = None
 
-    async def prepare(self, spec: bytes, seed: int, workers: int) -> str | None:
-        """Make the player. Returns what is wrong with this node, as the end of a sentence, or None.
-
-        `spec` is a pickled PlayerSpec, which only the right version of the code unpickles.
-        """
-        return await asyncio.to_thread(self._prepare, spec, seed, workers)
-
-    def _prepare(self, spec: bytes, seed: int, workers: int) -> str | None:
-        checkout, problem = examine_node(self._root, self._version)
-        if problem is not None:
-            return problem
-        sys.path.insert(0, checkout)
-        os.chdir(checkout)
-        try:
-            player = importlib.import_module("cluster.node_player")
-            loaded = pickle.loads(spec)
-            why: str | None = player.why_not_playable(loaded, workers)
-        except ImportError as error:
-            return f"its Python cannot load the program ({error}); pip install -r requirements.txt would be right"
-        if why is None:
-            self._player = player.NodePlayer(loaded, seed, workers)
-        return why
-
-    async def load_weights(self, version: int, weights: Any) -> None:
-        """Weights for the next rounds, and for those that wait for them."""
-        async with self._newer:
-            if version > self._weights_version:  # not if the network repeats a call
-                self._player.load_weights(version, weights)
-                self._weights_version = version
-                self._newer.notify_all()
-
-    async def next_round(self, version: int) -> bytes:
-        """The bytes of one round, once it is played with weights of this version or newer ones."""
-        async with self._newer:
-            await self._newer.wait_for(lambda: self._weights_version >= version)
-        content: bytes = await self._player.play_round()
-        return content
-
-    async def figures(self) -> dict[str, Any]:
-        """How the workers are, and what they said since the last call."""
-        figures: dict[str, Any] = self._player.figures()
-        return figures
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """What a method of the object returns. The first call makes the object, so it also has the errors of that."""
+        if self._object is None:
+            if self._checkout not in sys.path:
+                sys.path.insert(0, self._checkout)
+            os.chdir(self._checkout)
+            self._object = getattr(importlib.import_module(self._module), self._class_name)(*self._arguments)
+        result = getattr(self._object, method)(*arguments)
+        return await result if inspect.isawaitable(result) else result

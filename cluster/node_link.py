@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import math
+import pickle
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
@@ -12,13 +13,12 @@ from typing import Any, TypeVar
 import ray
 import torch
 from ray import ObjectRef
-from ray.actor import ActorHandle
 from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.cluster_actors import Gateway
-from cluster.node_actor import ROOT, NodeActor
 from cluster.nodes import one_line
+from options.rules import UsageError, counted
 from processes.messages import Kind
 from processes.printed import KindsOfErrors
 from workers.random_streams import stream_of
@@ -35,39 +35,34 @@ LONGEST_PAUSE = 5.0  # seconds after weights that took long to send
 MOST_CALLS = 10_000  # that an actor accepts at the same time
 
 Answer = TypeVar("Answer")
+Tell = Callable[[Kind, Any], None]
 Weights = tuple[int, "ObjectRef[Any]", int]  # their version, where they are in Ray's memory, and their bytes
 
 
 class Players:
     """What the players of all nodes have in common, and the newest weights for them."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, actor_class: Any) -> None:
         self._gateway = gateway
-        self._actor_class: Any = ray.remote(NodeActor)  # made once, because Ray keeps each one that is made
+        self._actor_class = actor_class
+        self._spec = pickle.dumps(gateway.spec)  # which is unpickled on nodes only once they have found their code
         self._numbers = itertools.count()
         self._flat = torch.zeros(gateway.weights.weight_count)
         self._newest: Weights | None = None
         self._read_at = -math.inf
 
-    def start_actor(self, node_id: str) -> "ActorHandle[NodeActor]":
-        """It takes no CPU of Ray's, because its workers are no processes of Ray."""
-        handle: ActorHandle[NodeActor] = self._actor_class.options(
+    def start(self, node_id: str, checkout: str, workers: int) -> Any:
+        """Start the actor of a player, which has games of its own. It takes no CPU of Ray's, as its workers do not."""
+        spec = self._gateway.spec
+        place = (spec.config.seed, spec.resume_count, self._gateway.restart_index, next(self._numbers))
+        seed = int(stream_of("node", *place).generate_state(1)[0] >> 1)
+        return self._actor_class.options(
             num_cpus=0,
             max_restarts=0,
             max_concurrency=MOST_CALLS,
             enable_task_events=False,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-        ).remote(str(ROOT), self._gateway.code)
-        return handle
-
-    async def prepare(self, actor: "ActorHandle[NodeActor]", workers: int) -> str | None:
-        """What is wrong with the actor's node, as the end of a sentence, or None. Each player has games of its own."""
-        gateway = self._gateway
-        place = (gateway.config.seed, gateway.resume_count, gateway.restart_index, next(self._numbers))
-        seed = int(stream_of("node", *place).generate_state(1)[0] >> 1)
-        async with asyncio.timeout(START_SECONDS):
-            problem: str | None = await actor.prepare.remote(gateway.spec, seed, workers)
-            return problem
+        ).remote(checkout, "cluster.node_player", "NodePlayer", self._spec, seed, workers)
 
     def newest_weights(self) -> Weights:
         """One copy for all nodes. They are read once in WEIGHTS_SECONDS."""
@@ -86,10 +81,8 @@ class Players:
 class NodeLink:
     """Keeps a player running on one node, as long as the node is in the cluster."""
 
-    def __init__(
-        self, players: Players, tell: Callable[[Kind, Any], None], node_id: str, name: str, workers: int
-    ) -> None:
-        """`tell` gets messages for the learner; that of a round has the name of the node, and the bytes."""
+    def __init__(self, name: str, workers: int, start: Callable[[], Any], players: Players, tell: Tell) -> None:
+        """`start` starts an actor there. `tell` gets messages for the learner, and rounds with the node's name."""
         self.name = name
         self.workers = workers
         self.playing = False
@@ -97,9 +90,9 @@ class NodeLink:
         self.outstanding = 0  # rounds that were asked for and have not arrived
         self.counts = Counter(restarts=0, received_bytes=0, sent_bytes=0)  # restarts are of the player and its workers
         self._told: Counter[str] = Counter()
+        self._start_actor = start
         self._players = players
         self._tell = tell
-        self._node_id = node_id
         self._tasks = asyncio.TaskGroup()  # of the player: they end together when one of them finds that it is lost
         self._version = -1  # of the weights that were sent last
         self._arrived = -1  # of the newest weights that the node has
@@ -120,21 +113,21 @@ class NodeLink:
         return ROUNDS_PER_WORKER * self.workers if self.playing else 0
 
     def figures(self) -> dict[str, Any]:
-        """For the learner: how much the counts have grown since the last call, and the newest times."""
+        """For the learner: how it is, how much the counts have grown since the last call, and the newest times."""
         grown = {name: count - self._told[name] for name, count in self.counts.items()}
         self._told = self.counts.copy()
-        return {"node": self.name, **grown, "round_trip_ms": self._round_trip_ms, "publish_ms": self._publish_ms}
+        state = {"node": self.name, "workers": self.workers, "capacity": self.capacity}
+        return {**state, **grown, "round_trip_ms": self._round_trip_ms, "publish_ms": self._publish_ms}
 
     async def serve(self) -> None:
         """Run until cancelled, which happens when the node has left the cluster."""
         while True:
-            actor = self._players.start_actor(self._node_id)
+            actor = self._start_actor()
             try:
-                problem = await self._players.prepare(actor, self.workers)
-                if problem is None:
-                    await self._play(actor)
+                await self._play(actor)
+            except* UsageError as group:
                 seconds = REFUSED_SECONDS
-                self._notice(f"node {self.name} does not play: {problem}")
+                self._notice(f"node {self.name} does not play: {one_line(group.exceptions[0])}")
             except* (RayError, TimeoutError) as group:
                 self.counts["restarts"] += 1
                 seconds = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** min(self._failures, 10))
@@ -152,18 +145,20 @@ class NodeLink:
         self.outstanding += 1
         self._start(self._fetch(version))
 
-    async def _play(self, actor: "ActorHandle[NodeActor]") -> None:
+    async def _play(self, actor: Any) -> None:
         """Get rounds of a player until it is lost. The error that shows it is raised."""
         self._actor = actor
-        await self._load_weights(*self._players.newest_weights())
+        async with asyncio.timeout(START_SECONDS):  # the first weights make the player
+            await self._load_weights(*self._players.newest_weights())
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 self.playing, self._answered_at = True, time.monotonic()
                 self._start(self._ping())
-                self._tell(Kind.NODE_JOINED, {"name": self.name, "workers": self.workers, "capacity": self.capacity})
+                self._tell(Kind.NODE_FIGURES, [self.figures()])
+                self._tell(Kind.NOTICE, f"node {self.name} plays with {counted(self.workers, 'worker')}")
         finally:
             self._is_sending = False
-            self._tell(Kind.NODE_LEFT, self.figures())
+            self._tell(Kind.NODE_FIGURES, [self.figures()])
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.create_task(self._until_lost(work))
@@ -178,15 +173,15 @@ class NodeLink:
     async def _fetch(self, version: int) -> None:
         """One round, which is not played with older weights than `version`."""
         try:
-            content: bytes = await self._actor.next_round.remote(version)
+            unrolls: list[bytes] = await self._actor.call.remote("next_round", version)
         except ActorUnavailableError:
             return  # the network was cut and this round is lost; `_ping` finds out whether the player is still there
         finally:
             self.outstanding -= 1
         self._failures = 0
         self._said.clear()
-        self.counts["received_bytes"] += len(content)
-        self._tell(Kind.SLOT_FILLED, (self.name, content))
+        self.counts["received_bytes"] += sum(map(len, unrolls))
+        self._tell(Kind.ROUND, (self.name, unrolls))
 
     def _send_newer_weights(self) -> bool:
         """Start to send the newest weights, unless others were sent a moment ago or are on their way."""
@@ -209,7 +204,7 @@ class NodeLink:
 
     async def _load_weights(self, version: int, weights: "ObjectRef[Any]", size: int) -> None:
         begun = time.monotonic()
-        await _reached(lambda: self._actor.load_weights.remote(version, weights))
+        await _reached(lambda: self._actor.call.remote("load_weights", version, weights))
         self._publish_ms = 1000 * (time.monotonic() - begun)
         self.counts["sent_bytes"] += size
         self._version = self._arrived = version
@@ -217,7 +212,7 @@ class NodeLink:
     async def _ping(self) -> None:
         while True:
             begun = time.monotonic()
-            figures: dict[str, Any] = await _reached(self._actor.figures.remote)
+            figures: dict[str, Any] = await _reached(lambda: self._actor.call.remote("figures"))
             self._answered_at = time.monotonic()
             self._round_trip_ms = 1000 * (self._answered_at - begun)
             self.counts["restarts"] += figures["restarts"]

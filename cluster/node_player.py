@@ -2,9 +2,10 @@
 
 import asyncio
 import importlib.util
+import pickle
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -19,7 +20,6 @@ from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from agents.torsos.own_torso import is_own
 from cluster.node_actor import hash_of_files
-from cluster.rounds import pack_round
 from machine.capacity import GAME_BYTES, PART_OF_FREE, PROCESS_BYTES, format_bytes, usable_memory
 from machine.device import choose_precision
 from machine.machine_setup import Machine
@@ -27,7 +27,6 @@ from machine.system_settings import keep_freed_memory
 from option_flags import Config, EnvironmentOptions
 from options.presets import is_noframeskip
 from options.rules import UsageError
-from replay.row_layout import Rows
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from workers.actors import make_pool
@@ -42,7 +41,6 @@ from wrappers.environment import MakeEnvironment
 SLOTS_PER_WORKER = 2  # while one round is packed, its worker can play the next one
 LOOK_SECONDS = 1.0  # between two looks for workers that hang, or have to be started again
 CPU = torch.device("cpu")
-ENGINES = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "Box2D"}  # of Gymnasium's own environments
 
 
 @dataclass(frozen=True)
@@ -56,34 +54,29 @@ class PlayerSpec:
     code: Mapping[str, str]  # `played_code` of the learner when it started
 
 
-def why_not_playable(spec: PlayerSpec, workers: int) -> str | None:
-    """What is wrong with this machine, as the end of a sentence; None if it can play."""
+def check_player(spec: PlayerSpec, workers: int) -> None:
+    """Raise a UsageError that says, as the end of a sentence, what is wrong with this machine."""
     try:
         layout = make_unroll_layout(spec.config, spec.make_environment)
     except UsageError as error:
-        return f"it cannot make the games: {error}"
-    try:
-        code = played_code(spec.config)
-        for name, expected in spec.code.items():
-            if (found := code.get(name, "nothing")) != expected:
-                return f"its {name} has {found}, and the learner's has {expected}; the same would be right"
-        if layout.fingerprint != spec.layout.fingerprint:
-            return (
-                "its games have other observations or actions than the learner's; the same versions of the libraries "
-                "and of the games would be right"
-            )
-        ActorCritic(spec.config.network, layout, torch.float32)
-    except UsageError as error:  # in a module of the user's
-        return str(error)
+        raise UsageError(f"it cannot make the games: {error}") from None
+    code = played_code(spec.config)
+    for name, expected in spec.code.items():
+        if (found := code.get(name, "nothing")) != expected:
+            raise UsageError(f"its {name} has {found}, and the learner's has {expected}; the same would be right")
+    if layout.fingerprint != spec.layout.fingerprint:
+        raise UsageError(
+            "its games have other observations or actions than the learner's; the same versions of the libraries and "
+            "of the games would be right"
+        )
     games = spec.config.workers.envs_per_worker
     needed = workers * (PROCESS_BYTES + games * (GAME_BYTES + SLOTS_PER_WORKER * layout.nbytes))
     room = int(PART_OF_FREE * usable_memory())
     if needed > room:
-        return (
+        raise UsageError(
             f"it has {format_bytes(room)} of free memory, and {workers} workers need {format_bytes(needed)}; a smaller "
             "--node_workers or --envs_per_worker would be right"
         )
-    return None
 
 
 def played_code(config: Config) -> dict[str, str]:
@@ -104,15 +97,13 @@ def played_code(config: Config) -> dict[str, str]:
     return {name: _contents(name, packages.get(name, ())) for name in sorted(names)}
 
 
-def _environment_modules(options: EnvironmentOptions) -> Iterable[str]:
-    """The module that registers the environment, the one that makes it, and the engine that it plays with."""
+def _environment_modules(options: EnvironmentOptions) -> set[str]:
+    """The module that registers the environment, and the one that makes it."""
     if is_noframeskip(options.env):
         return {"ale_py"}
     entry = gymnasium.registry[find_environment(options.env)].entry_point
     maker = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
-    named = options.env.rpartition(":")[0]
-    engines = {engine for start, engine in ENGINES.items() if maker.startswith(start)}
-    return {maker, named, *engines} - {"", "__main__"}
+    return {maker, options.env.rpartition(":")[0]} - {"", "__main__"}
 
 
 def _contents(name: str, distributions: Iterable[str]) -> str:
@@ -128,10 +119,12 @@ def _contents(name: str, distributions: Iterable[str]) -> str:
 
 
 class NodePlayer:
-    """Runs the pool in the event loop of the actor. Each request is answered with the bytes of one round."""
+    """Runs the pool in the event loop of the actor. Each request is answered with one round."""
 
-    def __init__(self, spec: PlayerSpec, seed: int, workers: int) -> None:
-        """`seed` is of this player alone, so its games are its own."""
+    def __init__(self, pickled_spec: bytes, seed: int, workers: int) -> None:
+        """`seed` is of this player alone, so its games are its own. UsageError as from `check_player`."""
+        spec: PlayerSpec = pickle.loads(pickled_spec)
+        check_player(spec, workers)
         config = replace(
             spec.config,
             run=replace(spec.config.run, seed=seed),
@@ -143,19 +136,22 @@ class NodePlayer:
         self._codec = UnrollCodec(spec.layout, config.replay.lz4_compression_level)
         self._weights = SharedWeights(weight_count(ActorCritic(config.network, spec.layout, precision)))
         self._flat = torch.zeros(self._weights.weight_count)
+        self._version = -1  # of the weights
+        self._newer = asyncio.Condition()
         self._flow_control = PlayOnRequest()
-        self._requests: deque[asyncio.Future[bytes]] = deque()
+        self._requests: deque[asyncio.Future[list[bytes]]] = deque()
         self._notices: deque[str] = deque(maxlen=100)
         self._restarts = 0
         self._pool: WorkerPool | None = None
-        self._watch: asyncio.Task[None] | None = None
         self._error: Exception | None = None  # that has ended the pool
 
-    def load_weights(self, version: int, weights: NDArray[Any]) -> None:
-        """Weights `[weight_count]` for the next rounds; the first ones start the workers.
+    async def load_weights(self, version: int, weights: NDArray[Any]) -> None:
+        """Weights `[weight_count]` for the next rounds, and for those that wait for them. The first start the workers.
 
         float32, or the bits of bfloat16 as int16.
         """
+        if version <= self._version:  # the network has repeated a call
+            return
         vector = torch.from_numpy(weights)
         self._flat.copy_(vector.view(torch.bfloat16) if vector.dtype == torch.int16 else vector)
         self._weights.publish(version, self._flat)
@@ -166,12 +162,20 @@ class NodePlayer:
             self._pool = make_pool(self._setup, self._weights, times, self._notices.append, self._flow_control)
             asyncio.get_running_loop().add_reader(self._pool.fileno(), self._serve)
             self._watch = asyncio.create_task(self._look_after_workers())
+        async with self._newer:
+            self._version = version
+            self._newer.notify_all()
 
-    async def play_round(self) -> bytes:
-        """The bytes of one round; raises the error that has ended the pool."""
+    async def next_round(self, version: int) -> list[bytes]:
+        """The compressed unrolls of one round, once it is played with weights of this version or newer ones.
+
+        Raises the error that has ended the pool.
+        """
+        async with self._newer:
+            await self._newer.wait_for(lambda: self._version >= version)
         if self._error is not None:
             raise self._error
-        request: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        request: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
         self._requests.append(request)
         self._serve()
         return await request
@@ -181,14 +185,6 @@ class NodePlayer:
         before, self._restarts = self._restarts, self._pool.restarts if self._pool else 0
         notices = [self._notices.popleft() for _ in range(len(self._notices))]
         return {"restarts": self._restarts - before, "notices": notices}
-
-    def close(self) -> None:
-        """End the workers; open requests are not answered."""
-        if self._watch is not None:
-            self._watch.cancel()
-        if self._pool is not None:
-            asyncio.get_running_loop().remove_reader(self._pool.fileno())
-            self._pool.close()
 
     async def _look_after_workers(self) -> None:
         while self._error is None:
@@ -205,14 +201,11 @@ class NodePlayer:
             while self._pool.rounds_ready and self._requests:
                 # Before the slot of this round is free, which must not be filled for the same request.
                 self._flow_control.limit = len(self._requests) - 1
-                content = self._pack(self._pool.take(self._setup.config.workers.envs_per_worker))
-                self._requests.popleft().set_result(content)
+                # Each row is read before the next one is taken: then its slot may be filled again.
+                rows = self._pool.take(self._setup.config.workers.envs_per_worker)
+                self._requests.popleft().set_result([self._codec.encode(row) for row in rows])
         except Exception as error:
             self._error = error
             asyncio.get_running_loop().remove_reader(self._pool.fileno())
             for request in self._requests:
                 request.set_exception(error)
-
-    def _pack(self, rows: Iterator[Rows]) -> bytes:
-        """One round. Each row is read before the next one is taken: then its slot may be filled again."""
-        return pack_round(self._setup.layout.fingerprint, [self._codec.encode(row) for row in rows])

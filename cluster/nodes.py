@@ -5,12 +5,12 @@
 
 import json
 import logging
+import math
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import ray
@@ -19,40 +19,38 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError, Ray
 from ray.util.placement_group import PlacementGroup, placement_group_table
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster import guarded_program, node_actor
+from cluster import node_actor
 from machine.stop_signals import STOP_SIGNALS
 from options.rules import UsageError
 
-NOT_HERE = (
-    "no cluster runs on this machine; ray start --head, or ray start --address=<head>:6379 to join one, would be right."
-)
 ANSWER_SECONDS = 90.0  # after which a node that does not answer has lost its programs
 RETRY_SECONDS = 1.0  # between two calls of an actor to which the network is cut
+EXAMINE_AGAIN_SECONDS = 30.0  # after which a node that was left out is examined again
 
 
 def connect(address: str) -> None:
-    """Connect this process to the cluster, through the node of this machine. A ConnectionError says why it cannot."""
+    """Connect this process to the cluster, through the node of this machine. A UsageError says why it cannot."""
+    handlers = {number: signal.getsignal(number) for number in (*STOP_SIGNALS, signal.SIGUSR1)}
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConnectionError(_why(error, address)) from None
+        raise UsageError(_why(error, address)) from None
+    for number, handler in handlers.items():  # Ray sets its own
+        signal.signal(number, handler)
 
 
 def _why(error: Exception, address: str) -> str:
     text = " ".join(str(error.__cause__ or error).split())
     if "any running Ray instance" in text:
-        return NOT_HERE
+        return (
+            "no cluster runs on this machine; ray start --head, or ray start --address=<head>:6379 to join one, would "
+            "be right."
+        )
     if "ersion mismatch" in text:
         return f"{text} The same versions on all machines would be right."
     if "resolve node to connect to" in text:
-        return f"this machine is none of its nodes; ray start --address={address} would be right."
+        return f"this machine is no node of it; ray start --address={address} would be right."
     return f"its head does not answer ({text[:300]}); a head that runs would be right."
-
-
-def send_by_value(*modules: ModuleType) -> None:
-    """From now on, nodes get what these modules define with what is sent to them, and need no checkout for it."""
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 @dataclass
@@ -60,30 +58,27 @@ class Node:
     """A node that is in the cluster."""
 
     name: str
-    examination: Any  # the answer of `examine_node`, as soon as it is there; then None
+    examination: Any = None  # the answer of `examine_node`, until it is there
+    examined_at: float = -math.inf
     checkout: str | None = None  # None until it has been examined, or if it is left out
+    problem: str | None = None  # why it is left out
     cpus: float = 0.0
     gpus: float = 0.0
 
 
 class ClusterNodes:
-    """Connects this process with the cluster, and knows which of its nodes have the same code as it."""
+    """Knows which nodes of the cluster have the same code as this process, and starts actors there."""
 
-    def __init__(self, address: str, actors: ModuleType, print_line: Callable[[str], None]) -> None:
-        """`actors` is the module of the actors that will be started: it is sent to the nodes by value."""
-        handlers = {number: signal.getsignal(number) for number in (*STOP_SIGNALS, signal.SIGUSR1)}
-        try:
-            connect(address)
-        except ConnectionError as error:
-            raise UsageError(f"--cluster={address} cannot be used: {error}") from None
-        for number, handler in handlers.items():  # Ray sets its own
-            signal.signal(number, handler)
-        send_by_value(node_actor, guarded_program, actors)
+    def __init__(self, address: str, version: str) -> None:
+        """Connect with the cluster. `version` is that of the code. UsageError as from `connect`."""
+        connect(address)
+        # Nodes get what this module defines with what is sent to them, and need no checkout for it.
+        cloudpickle.register_pickle_by_value(node_actor)  # type: ignore[no-untyped-call]
         self.own = str(ray.get_runtime_context().get_node_id())
         self.nodes: dict[str, Node] = {}  # by Ray's id of the node
-        self._print_line = print_line
-        self._version = node_actor.code_version()
-        self._examine = ray.remote(num_cpus=0)(node_actor.examine_node)
+        self.actor: Any = ray.remote(node_actor.NodeActor)  # made once, because Ray keeps each one that is made
+        self._examine = ray.remote(num_cpus=0, max_retries=0)(node_actor.examine_node)
+        self._version = version
 
     @property
     def usable(self) -> dict[str, Node]:
@@ -95,33 +90,37 @@ class ClusterNodes:
         """Whether all nodes have answered."""
         return all(node.examination is None for node in self.nodes.values())
 
-    def look(self) -> None:
-        """Learn which nodes there are, and what they answered."""
-        nodes = ray.nodes()  # type: ignore[no-untyped-call]
-        alive = {node["NodeID"]: node for node in nodes if node["Alive"]}
-        for node_id in self.nodes.keys() - alive.keys():
-            self._print_line(f"node {self.nodes.pop(node_id).name} has left the cluster")
+    def look(self) -> list[str]:
+        """Learn which nodes there are, and what they answered; return what is new, in sentences for the user."""
+        alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}  # type: ignore[no-untyped-call]
+        gone = self.nodes.keys() - alive.keys()
+        said = [f"node {self.nodes.pop(node_id).name} has left the cluster" for node_id in gone]
         for node_id in alive.keys() - self.nodes.keys():
-            where = NodeAffinitySchedulingStrategy(node_id, False)
-            options = self._examine.options(scheduling_strategy=where, max_retries=0)
-            name = unique_name(alive[node_id], {node.name for node in self.nodes.values()})
-            self.nodes[node_id] = Node(name, options.remote(str(node_actor.ROOT), self._version))
+            self.nodes[node_id] = Node(unique_name(alive[node_id], {node.name for node in self.nodes.values()}))
         for node_id, node in self.nodes.items():
-            self._read_answer(node)
             resources = alive[node_id]["Resources"]
             node.cpus, node.gpus = resources.get("CPU", 0), resources.get("GPU", 0)
+            said += self._examined(node_id, node)
+        return said
 
-    def _read_answer(self, node: Node) -> None:
-        if node.examination is None or not ray.wait([node.examination], timeout=0)[0]:
-            return
-        try:
-            node.checkout, problem = ray.get(node.examination)
-        except RayError as error:
-            problem = f"it cannot run anything ({type(error).__name__})"
-        node.examination = None
-        if problem is not None:
-            node.checkout = None
-            self._print_line(f"node {node.name} is left out: {problem}")
+    def _examined(self, node_id: str, node: Node) -> list[str]:
+        """Read the answer of a node, and examine it if it has not been, or again if it was left out."""
+        if node.examination is None:
+            if node.checkout is None and time.monotonic() - node.examined_at > EXAMINE_AGAIN_SECONDS:
+                there = NodeAffinitySchedulingStrategy(node_id, soft=False)
+                examine = self._examine.options(scheduling_strategy=there)
+                node.examination = examine.remote(str(node_actor.ROOT), self._version)
+        elif ray.wait([node.examination], timeout=0)[0]:
+            before = node.problem
+            try:
+                checkout, node.problem = ray.get(node.examination)
+            except RayError as error:
+                checkout, node.problem = None, f"it cannot run anything ({type(error).__name__})"
+            node.checkout = checkout if node.problem is None else None
+            node.examination, node.examined_at = None, time.monotonic()
+            if node.problem not in (None, before):
+                return [f"node {node.name} is left out: {node.problem}"]
+        return []
 
 
 def unique_name(node: Mapping[str, Any], others: Collection[str]) -> str:
@@ -137,7 +136,7 @@ def is_reserved(group: PlacementGroup) -> bool:
 
 
 def call_actor(actor: Any, method: str, *arguments: Any) -> Any:
-    """What a method of an actor returns.
+    """What a method of the object of a NodeActor returns.
 
     While the network to its node is cut, the method is called again, so it must be one that may be called twice.
     """
@@ -145,7 +144,7 @@ def call_actor(actor: Any, method: str, *arguments: Any) -> Any:
     while True:
         try:
             left = max(0.0, deadline - time.monotonic())
-            return ray.get(getattr(actor, method).remote(*arguments), timeout=left)
+            return ray.get(actor.call.remote(method, *arguments), timeout=left)
         except ActorUnavailableError:
             if time.monotonic() > deadline:
                 raise GetTimeoutError from None
@@ -171,7 +170,7 @@ def main(address: str) -> None:
     try:
         connect(address)
         answer = {"address": ray.get_runtime_context().gcs_address}
-    except ConnectionError as error:
+    except UsageError as error:
         answer = {"problem": str(error)}
     print(json.dumps(answer), flush=True)  # Ray may end the process before Python does
 

@@ -42,16 +42,13 @@ class RunState:
 
     def __init__(self, begun: float) -> None:
         """`begun`: the time at which the run began."""
-        self.status: dict[str, str] = {}  # `run`: its name, `line`: its state; empty until they are known
         self._begun = begun
         self._board: ActorHandle[RunBoard] | None = None
 
-    def exchange(self, details: list[str]) -> list[str]:
-        """Show the newest state, with a line about each part of the run; return the commands since the last call."""
-        if not self.status:
-            return []
-        state = {"line": self.status["line"], "begun": self._begun, "details": details}
-        self._board = self._board or _make_board(self.status["run"])
+    def exchange(self, run: str, line: str, details: list[str]) -> list[str]:
+        """Show the state of this run, with a line about each part of it; return the commands since the last call."""
+        self._board = self._board or _make_board(run)
+        state = {"line": line, "begun": self._begun, "details": details}
         commands: list[str] = ray.get(self._board.exchange.remote(state), timeout=ANSWER_SECONDS)
         return commands
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 
 from learners.group import Exchange, LearnerGroup, LearnerLostError
-from learners.merged_report import CHECKSUM, WAITS, WaitingTimes, merged_report, slowest_learner
+from learners.merged_report import CHECKSUM, WAITS, merged_report
 from run_files.metrics import Report
 
 PATIENCE_SECONDS = 0.002  # a learner waits so long for the others before it looks after its workers again
@@ -114,10 +114,6 @@ class Agreement:
         """Called once when the run does not go on: whether its steps are used up, if those of this learner are."""
         return used_up
 
-    def reports_at_end(self, wanted: bool) -> bool:
-        """At the end of a run: whether to write the last report, if this learner alone would or would not."""
-        return wanted
-
     def keep_alive(self) -> bool:
         """Called again and again by a first learner that is busy with an evaluation; whether the run goes on."""
         return True
@@ -147,9 +143,8 @@ class GroupAgreement(Agreement):
 
     alone = False
 
-    def __init__(self, group: LearnerGroup, announce: Callable[[str], None]) -> None:
+    def __init__(self, group: LearnerGroup) -> None:
         self._group = group
-        self._announce = announce
         self._own_news: Callable[[], LearnerMessage] = LearnerMessage
         self._receive: Callable[[Sequence[LearnerMessage]], None] = lambda news: None
         self._games_left: list[Game] = []  # of this learner, which had no room in its messages
@@ -157,8 +152,8 @@ class GroupAgreement(Agreement):
         self._exchanged_at = time.monotonic()
         self._heard: list[list[LearnerMessage]] = []  # of all learners, since the latest update
         self._decision = Decision(Verdict.WAIT)
-        self._waiting = WaitingTimes()
-        self._named = set[int]()  # slow learners, each of which is named once
+        self._waited = 0.0  # seconds for the others, since the latest report
+        self._reported_at = time.monotonic()
 
     def connect(
         self, own_news: Callable[[], LearnerMessage], receive: Callable[[Sequence[LearnerMessage]], None]
@@ -177,12 +172,6 @@ class GroupAgreement(Agreement):
             told = self._group.of_all((used_up, news._replace(games=[*self._games_left, *news.games])))
         self._receive([told[rank][1] for rank in self._others])
         return self._decision.verdict is Verdict.FINISH or all(used_up for used_up, _ in told)
-
-    def reports_at_end(self, wanted: bool) -> bool:
-        if self._group.lost:
-            return wanted
-        with self._group.guarded():
-            return bool(self._group.from_first(wanted))
 
     def keep_alive(self) -> bool:
         self._take_part(ready=False)
@@ -206,13 +195,11 @@ class GroupAgreement(Agreement):
     def merged(self, report: Report, figures_of_batch: Sequence[str], checksum: Callable[[], int]) -> Report:
         if self._group.lost:
             return report
+        now = time.monotonic()
+        waits = self._waited / max(now - self._reported_at, 1e-9)
+        self._waited, self._reported_at = 0.0, now
         with self._group.guarded():
-            reports = self._group.of_all({**report, WAITS: self._waiting.fraction(), CHECKSUM: checksum()})
-            slowest = slowest_learner([each[WAITS] for each in reports])
-            if slowest is not None and slowest not in self._named:
-                self._named.add(slowest)
-                self._announce(f"learner {slowest} is slower than the others, which wait for it")
-            return merged_report(reports, figures_of_batch)
+            return merged_report(self._group.of_all({**report, WAITS: waits, CHECKSUM: checksum()}), figures_of_batch)
 
     def _take_part(self, ready: bool) -> None:
         """Go on with the exchange under way; begin one if this learner is ready, or has been silent for long."""
@@ -228,7 +215,7 @@ class GroupAgreement(Agreement):
         with self._group.guarded():
             while (messages := self._exchange.messages()) is None and time.monotonic() - begun < patience:
                 time.sleep(NAP_SECONDS)
-        self._waiting.seconds += time.monotonic() - begun
+        self._waited += time.monotonic() - begun
         if messages is None:
             return
         self._exchange, self._exchanged_at = None, time.monotonic()

@@ -85,7 +85,9 @@ class LearnerGroup(OneLearner):
         return torch.cat(parts)
 
     def from_first(self, value: Any) -> Any:
-        """The value of the first learner."""
+        """The value of the first learner; after another one was lost, that of this learner."""
+        if self.lost:
+            return value
         values = [value]
         dist.broadcast_object_list(values, src=0)
         return values[0]

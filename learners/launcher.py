@@ -69,7 +69,8 @@ class LearnersHere:
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
             for variables, stderr in zip(rank_variables(["here"] * learners, self._store), self._stderr, strict=True):
-                own = {LIFELINE: str(lifeline), NEWS: str(self._news.fileno()), "GLOO_SOCKET_IFNAME": LOOPBACK}
+                news = f"/dev/fd/{self._news.fileno()}"
+                own = {LIFELINE: str(lifeline), NEWS: news, "GLOO_SOCKET_IFNAME": LOOPBACK}
                 process = subprocess.Popen(
                     program,
                     env={**os.environ, **variables, **own},

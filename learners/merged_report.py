@@ -1,6 +1,5 @@
 """One report of a run from the reports of its learners."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
@@ -9,7 +8,6 @@ from run_files.metrics import JsonValue, Report
 
 CHECKSUM = "weights_checksum"
 WAITS = "wait_for_learners_fraction"
-MUCH = 0.2  # of a learner's time
 
 # Learners play and learn at the same time, so what each one uses or has adds up.
 SUMS = (
@@ -61,28 +59,3 @@ def _combined(values: Sequence[JsonValue], combine: Callable[[Sequence[float]], 
         return {key: _combined([each.get(key) for each in tables], combine) for key in values[0]}
     numbers = [each for each in values if isinstance(each, int | float)]
     return combine(numbers) if numbers else None
-
-
-class WaitingTimes:
-    """How much of its time this learner waits for the others."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0  # of waiting, since the latest fraction
-        self._since = time.monotonic()
-
-    def fraction(self) -> float:
-        """Since the last call."""
-        now = time.monotonic()
-        fraction = self.seconds / max(now - self._since, 1e-9)
-        self.seconds, self._since = 0.0, now
-        return fraction
-
-
-def slowest_learner(fractions: Sequence[float]) -> int | None:
-    """The learner for which all others wait at least a fifth of their time, while it hardly waits itself.
-
-    `fractions` are those of all learners. None if there is no such learner.
-    """
-    slowest = min(range(len(fractions)), key=fractions.__getitem__)
-    others = [each for learner, each in enumerate(fractions) if learner != slowest]
-    return slowest if others and min(others) > MUCH and fractions[slowest] < MUCH / 4 else None

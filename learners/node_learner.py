@@ -1,7 +1,4 @@
-"""The Ray actor that owns one learner on a node.
-
-Ray sends this module to the node by value, so it imports nothing of the platform but what is sent in the same way.
-"""
+"""One learner on a node of a Ray cluster: the object that its actor owns."""
 
 import os
 from collections.abc import Mapping
@@ -12,9 +9,10 @@ import psutil
 import ray
 
 from cluster.guarded_program import GuardedProgram
+from learners.rank import NEWS
+from run_files.run_folder import CHECKPOINTS, numbered_checkpoints, write_atomically
 
-CHECKPOINTS = "checkpoints"  # in the folder of a run
-NUMBERED_CHECKPOINTS = f"checkpoint_{'[0-9]' * 10}.pt"  # as in run_files/run_folder.py
+END_SECONDS = 60.0  # that a learner has to save and end after its actor has ended
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")  # the network through which learners talk
 
 
@@ -26,12 +24,12 @@ class State(NamedTuple):
 
 
 class NodeLearner(GuardedProgram):
-    """A process of main.py. It ends, after it has saved, when this actor ends."""
+    """A process of main.py. It ends, after it has saved, when its actor ends."""
 
-    def __init__(self, checkout: str, uses_gpus: bool, cwd: str) -> None:
+    def __init__(self, uses_gpus: bool, cwd: str) -> None:
         """`cwd` is where the user is. A node without this folder has its own results in its checkout."""
-        super().__init__(checkout, uses_gpus, "rl_learner_")
-        self._cwd = Path(cwd) if os.access(cwd, os.W_OK | os.X_OK) else self._checkout
+        super().__init__("rl_learner_", uses_gpus)
+        self._cwd = Path(cwd) if os.access(cwd, os.W_OK | os.X_OK) else Path.cwd()
         self._output, self._errors, self._news = (self._folder / name for name in ("output", "errors", "news"))
         for file in (self._output, self._errors, self._news):
             file.touch()
@@ -41,18 +39,10 @@ class NodeLearner(GuardedProgram):
         """Those that Ray has reserved, as in CUDA_VISIBLE_DEVICES."""
         return os.environ.get("CUDA_VISIBLE_DEVICES", "")
 
-    def start(
-        self, words: list[str], environment: Mapping[str, str], lifeline: str, news: str, seconds_to_end: float
-    ) -> None:
-        """Start main.py with these words. `lifeline` and `news` are the variables of rank.py."""
-        self._start_program(
-            ["main.py", *words],
-            cwd=self._cwd,
-            output=(self._output, self._errors),
-            environment={**self._network(), **environment},
-            written={news: str(self._news)},
-            lifeline=(lifeline, seconds_to_end),
-        )
+    def start(self, words: list[str], variables: Mapping[str, str]) -> None:
+        """Start main.py with these words, and with these environment variables."""
+        variables = {**self._network(), **variables, NEWS: str(self._news)}
+        self.start_program(["main.py", *words], self._cwd, (self._output, self._errors), variables, END_SECONDS)
 
     def _network(self) -> dict[str, str]:
         """The interface with Ray's address of this node; gloo itself would take the address of the host's name."""
@@ -63,7 +53,7 @@ class NodeLearner(GuardedProgram):
         return {}
 
     def state(self) -> State:
-        code = self._exit_code()
+        code = self.exit_code()
         return State(code, self._new_bytes(self._output), self._new_bytes(self._errors), self._news.read_text())
 
     def _new_bytes(self, path: Path) -> bytes:
@@ -80,12 +70,9 @@ class NodeLearner(GuardedProgram):
         return (self._cwd / url / name).read_bytes()
 
     def write(self, url: str, name: str, content: bytes) -> None:
-        """The file has its name once all of it is there."""
         path = self._cwd / url / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_bytes(content)
-        temporary.replace(path)
+        write_atomically(path, content)
 
 
 def newest_checkpoint(place: Path) -> str:
@@ -93,5 +80,4 @@ def newest_checkpoint(place: Path) -> str:
     if place.is_file():
         return "."
     folder = place / CHECKPOINTS if (place / CHECKPOINTS).is_dir() else place
-    newest = max(folder.glob(NUMBERED_CHECKPOINTS), default=None)
-    return "" if newest is None else str(newest.relative_to(place))
+    return "".join(str(path.relative_to(place)) for path in numbered_checkpoints(folder)[:1])

@@ -4,6 +4,7 @@ Imported only with --cluster.
 """
 
 import os
+import random
 import signal
 import sys
 import threading
@@ -21,12 +22,11 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
 
+from cluster.node_actor import code_version
 from cluster.nodes import ClusterNodes, call_actor, is_reserved, why_lost
 from cluster.run_state import COMMAND_SECONDS, RunState
-from learners import node_learner
-from learners.launcher import END_SECONDS, MOST_ERRORS, POLL_SECONDS, rank_variables, say, write
+from learners.launcher import MOST_ERRORS, POLL_SECONDS, rank_variables, say, write
 from learners.node_learner import State, newest_checkpoint
-from learners.rank import LIFELINE, NEWS
 from options.command_line import flag_words
 from options.rules import UsageError
 from processes.pool import RunFailedError
@@ -34,13 +34,12 @@ from processes.pool import RunFailedError
 LOST = -1  # the exit code of a learner whose node does not tell it
 CLOSE_SECONDS = 5.0
 COMMANDS = {"save": signal.SIGUSR1, "stop": signal.SIGTERM}  # to this process, which passes them on to all learners
-LOOK_SECONDS = 0.5  # between two looks at the nodes
+LOOK_SECONDS = 0.5  # on average between two looks at the nodes: two runs that hinder each other fall out of step
 EXAMINE_SECONDS = 120.0  # in which nodes must say whether they have the same code
 FIRST_ROOM_SECONDS = 5.0  # to wait for room: what another run has used may become free in a moment
 ROOM_SECONDS = 300.0  # the same for a further start, when a node may be coming back
 QUIET_SECONDS = 10.0  # without room, until the console says so
 TRY_SECONDS = 1.0  # until a node that has not been reserved is taken for one that something else uses
-RESERVE_SECONDS = 5
 
 
 @dataclass
@@ -71,10 +70,10 @@ class LearnerGoneError(Exception):
 class LearnersOnNodes:
     """The learners of one start, each of which belongs to an actor on its node."""
 
-    def __init__(self, learners: Sequence[SeatedLearner], group: PlacementGroup, store: TCPStore) -> None:
-        """`group` has reserved their CPUs and GPUs; at `store` they find each other."""
+    def __init__(self, learners: Sequence[SeatedLearner], groups: Sequence[PlacementGroup], store: TCPStore) -> None:
+        """The `groups` have reserved their nodes; at `store` they find each other."""
         self.learners = learners
-        self._group = group
+        self._groups = groups
         self._store = store
         self._folder = ""
         self._line = "starts"  # the last one that the first learner has printed
@@ -110,7 +109,7 @@ class LearnersOnNodes:
     def signal(self, number: int) -> None:
         for learner in self.learners:
             if learner.exit_code is None:
-                learner.actor.signal.remote(int(number))
+                learner.actor.call.remote("signal", int(number))
 
     def saved_folder(self) -> Path | None:
         """The run's folder on the node of the first learner, or here if that node is lost and others see it too."""
@@ -135,34 +134,36 @@ class LearnersOnNodes:
         """Kill what is left. The guard of a learner whose actor is lost ends it on its node."""
         self._closed.set()
         left = [learner.actor for learner in self.learners if learner.exit_code in (None, LOST)]
-        signals = [actor.signal.remote(int(signal.SIGKILL)) for actor in left]
+        signals = [actor.call.remote("signal", int(signal.SIGKILL)) for actor in left]
         if signals:
             ray.wait(signals, num_returns=len(signals), timeout=CLOSE_SECONDS)
         for learner in self.learners:
             with suppress(RayError):
                 ray.kill(learner.actor)
-        remove_placement_group(self._group)
+        for group in self._groups:
+            remove_placement_group(group)
 
     def _follow_commands(self) -> None:
         """Show the state of the run in the cluster, and read the commands of `python -m cluster.command`."""
         run_state = RunState(time.time())
         details = [f"learner {learner.rank} on node {learner.node}" for learner in self.learners]
         while not self._closed.wait(COMMAND_SECONDS):
-            if self._folder:
-                run_state.status = {"run": Path(self._folder).name, "line": self._line}
+            if not self._folder:
+                continue
             with suppress(Exception):  # the head does not answer now; whether that ends the run is found elsewhere
-                for command in run_state.exchange(details):
+                for command in run_state.exchange(Path(self._folder).name, self._line, details):
                     if command in COMMANDS:
                         say(f"{command}: asked for by a command from the cluster")
                         os.kill(os.getpid(), COMMANDS[command])
 
 
 class Room(NamedTuple):
-    """A node that nothing else uses."""
+    """A node that nothing else uses, reserved as a whole."""
 
     node: str
     cpus: int
     learners: int  # that fit
+    group: Any = None  # the PlacementGroup that has reserved it
 
 
 class Seat(NamedTuple):
@@ -179,21 +180,27 @@ class NodeStart:
         """Connect with the cluster."""
         self._learners = learners
         self._device = device
-        self._nodes = ClusterNodes(address, node_learner, say)
-        self._actor = ray.remote(node_learner.NodeLearner)
+        self._nodes = ClusterNodes(address, code_version())
         self._need_gpus = False
         self._is_first = True
 
     def __call__(self, flags: Mapping[str, Any], is_stopping: Callable[[], bool]) -> LearnersOnNodes | None:
         """Raises a UsageError at the first start, and later a RunFailedError, if there is no room for all learners."""
-        reserved = self._reserve_seats(is_stopping)
-        if reserved is None:
+        rooms = self._reserve(is_stopping)
+        if rooms is None:
             return None
-        seats, group = reserved
         self._is_first = False
+        seats = choose_seats(rooms, self._learners, self._nodes.own)
+        groups = {}
+        for room in rooms:
+            if any(seat.node == room.node for seat in seats):
+                groups[room.node] = room.group
+            else:
+                remove_placement_group(room.group)
         own_address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         store = TCPStore(own_address, 0, is_master=True, wait_for_workers=False)
-        started = LearnersOnNodes(self._make_actors(seats, group), group, store)
+        learners = [self._make_learner(rank, seat, groups[seat.node]) for rank, seat in enumerate(seats)]
+        started = LearnersOnNodes(learners, list(groups.values()), store)
         try:
             self._start(flags, seats, started.learners, store)
             started.watch()
@@ -206,50 +213,48 @@ class NodeStart:
             raise
         return started
 
-    def _reserve_seats(self, is_stopping: Callable[[], bool]) -> tuple[list[Seat], PlacementGroup] | None:
+    def _reserve(self, is_stopping: Callable[[], bool]) -> list[Room] | None:
+        """The nodes that nothing else uses, once there is room for all learners; None if the user stops the run."""
         begun, has_said = time.monotonic(), False
         while not is_stopping():
-            self._nodes.look()
+            for sentence in self._nodes.look():
+                say(sentence)
             waited = time.monotonic() - begun
             if self._nodes.are_examined or waited > EXAMINE_SECONDS:
                 rooms = self._free_rooms()
                 most = sum(room.learners for room in rooms)
                 if most >= self._learners:
-                    seats = choose_seats(rooms, self._learners, self._nodes.own)
-                    group = self._reserve(seats)
-                    if group is not None:
-                        return seats, group
+                    return rooms
+                for room in rooms:
+                    remove_placement_group(room.group)
                 if waited > (FIRST_ROOM_SECONDS if self._is_first else ROOM_SECONDS):
                     raise (UsageError if self._is_first else RunFailedError)(self._no_room(most))
                 if waited > QUIET_SECONDS and not has_said:
                     has_said = True
                     say(f"waiting for nodes with room for {self._learners} learners; there is room for {most}")
-            time.sleep(LOOK_SECONDS)
+            time.sleep(random.uniform(0, 2 * LOOK_SECONDS))
         return None
 
     def _free_rooms(self) -> list[Room]:
-        """The usable nodes that nothing else uses: those that could be reserved whole, which is tried and undone."""
+        """The usable nodes that can be reserved whole: nothing else uses them."""
         usable = {node_id: node for node_id, node in self._nodes.usable.items() if node.cpus}
         self._need_gpus = self._device.startswith("cuda") or (
             self._device == "auto" and any(node.gpus for node in usable.values())
         )
-        wholes = {
-            node_id: placement_group(
-                [{"CPU": node.cpus, **({"GPU": node.gpus} if self._need_gpus and node.gpus else {})}],
-                bundle_label_selector=[{"ray.io/node-id": node_id}],
-            )
-            for node_id, node in usable.items()
-        }
+        rooms = []
+        for node_id, node in usable.items():
+            cpus, gpus = int(node.cpus), int(node.gpus) if self._need_gpus else 0
+            whole = {"CPU": node.cpus, **({"GPU": node.gpus} if gpus else {})}
+            group = placement_group([whole], bundle_label_selector=[{"ray.io/node-id": node_id}])
+            rooms.append(Room(node_id, cpus, min(cpus, gpus) if self._need_gpus else cpus, group))
         deadline, free = time.monotonic() + TRY_SECONDS, set[str]()
-        while len(free) < len(wholes) and time.monotonic() < deadline:
-            free |= {node_id for node_id, group in wholes.items() if is_reserved(group)}
+        while len(free) < len(rooms) and time.monotonic() < deadline:
+            free |= {room.node for room in rooms if is_reserved(room.group)}
             time.sleep(TRY_SECONDS / 50)
-        for group in wholes.values():
-            remove_placement_group(group)
-        found = [
-            (node_id, int(usable[node_id].cpus), int(usable[node_id].gpus)) for node_id in wholes if node_id in free
-        ]
-        return [Room(node, cpus, min(cpus, gpus) if self._need_gpus else cpus) for node, cpus, gpus in found]
+        for room in rooms:
+            if room.node not in free:
+                remove_placement_group(room.group)
+        return [room for room in rooms if room.node in free]
 
     def _no_room(self, most: int) -> str:
         kind = "GPUs" if self._need_gpus else "CPUs"
@@ -263,30 +268,14 @@ class NodeStart:
             f"{most}; {right}."
         )
 
-    def _reserve(self, seats: Sequence[Seat]) -> PlacementGroup | None:
-        """Reserve all seats at once: of two runs, one gets all of its seats. None if another one was faster."""
-        gpus = {"GPU": 1.0} if self._need_gpus else {}
-        group: PlacementGroup = placement_group(
-            [{"CPU": float(seat.cpus), **gpus} for seat in seats],
-            strategy="SPREAD",
-            bundle_label_selector=[{"ray.io/node-id": seat.node} for seat in seats],
-        )
-        if group.wait(RESERVE_SECONDS):  # whole seconds only
-            return group
-        remove_placement_group(group)
-        return None
-
-    def _make_actors(self, seats: Sequence[Seat], group: PlacementGroup) -> list[SeatedLearner]:
-        learners = []
-        for rank, seat in enumerate(seats):
-            node = self._nodes.nodes[seat.node]
-            actor = self._actor.options(
-                num_cpus=seat.cpus,
-                num_gpus=1 if self._need_gpus else 0,
-                scheduling_strategy=PlacementGroupSchedulingStrategy(group, rank),
-            ).remote(node.checkout, self._need_gpus, str(Path.cwd()))
-            learners.append(SeatedLearner(rank, node.name, actor))
-        return learners
+    def _make_learner(self, rank: int, seat: Seat, group: PlacementGroup) -> SeatedLearner:
+        node = self._nodes.nodes[seat.node]
+        actor = self._nodes.actor.options(
+            num_cpus=seat.cpus,
+            num_gpus=1 if self._need_gpus else 0,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group, 0),
+        ).remote(node.checkout, "learners.node_learner", "NodeLearner", self._need_gpus, str(Path.cwd()))
+        return SeatedLearner(rank, node.name, actor)
 
     def _start(
         self, flags: Mapping[str, Any], seats: Sequence[Seat], learners: Sequence[SeatedLearner], store: TCPStore
@@ -300,7 +289,7 @@ class NodeStart:
             if self._need_gpus:  # all learners of a node see the same ones, and choose by their local rank
                 of_node = [own for own, other in zip(gpus, seats, strict=True) if other.node == seat.node]
                 variables["CUDA_VISIBLE_DEVICES"] = ",".join(of_node)
-            learner.call("start", flag_words(flags), variables, LIFELINE, NEWS, END_SECONDS)
+            learner.call("start", flag_words(flags), variables)
             cpus = f"{seat.cpus} CPU{'s' * (seat.cpus > 1)}"
             say(f"node {learner.node}: learner {learner.rank} with {cpus}{' and a GPU' * self._need_gpus}")
         if seats[0].node != self._nodes.own:

@@ -11,7 +11,7 @@ from pathlib import Path
 NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 LIFELINE = "RL_LEARNERS_LIFELINE"  # a pipe that closes when the launcher ends
 STORE = "RL_LEARNERS_STORE"  # host:port of our launcher, where the learners find each other
-NEWS = "RL_LEARNERS_NEWS"  # a file that the launcher reads, for the name of the run's folder
+NEWS = "RL_LEARNERS_NEWS"  # the path of a file that the launcher reads, for the name of the run's folder
 SILENCE_FACTOR = 5  # a learner may be silent so many times as long as a worker: it saves replays meanwhile
 
 
@@ -50,5 +50,5 @@ def end_with_launcher() -> None:
 
 def tell_folder(folder: Path) -> None:
     """Tell the launcher the run's folder."""
-    if (descriptor := os.environ.get(NEWS)) is not None:
-        os.write(int(descriptor), os.fsencode(folder))
+    if path := os.environ.get(NEWS):
+        Path(path).write_bytes(os.fsencode(folder))

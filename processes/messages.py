@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any
 
 from processes.printed import plain_text
@@ -22,12 +23,12 @@ class Kind(IntEnum):
     """What a message means, who sends it to whom, and what its index and payload are."""
 
     SLOT_FREE = 1  # learner → worker: fill the slot `index`
-    SLOT_FILLED = 2  # worker → learner: the slot `index` holds whole unrolls; of a gateway, with a node and a length
+    SLOT_FILLED = 2  # worker → learner: the slot `index` holds whole unrolls
     SNAPSHOT_REQUEST = 3  # learner → worker that waits for a slot: send a snapshot
     SNAPSHOT = 4  # worker → learner: its state. Payload: plain values
     ACTION_REQUEST = 5  # worker → inference server: the rows of the group `index` hold requests
     ACTION_RESULT = 6  # inference server → worker: the rows of the group `index` hold results
-    WORKER_PIPE = 7  # learner → inference server: a pipe to the worker `index` follows
+    WORKER_PIPE = 7  # learner → inference server: the file is a pipe to the worker `index`
     HEARTBEAT = 8  # child → parent: it runs; from the inference server, `index` is 1 once it has returned a result;
     # from one that makes a film, the percent that are done
     GAME = 9  # parent → player: play the game `index`; parent → recorder: film the game in the payload
@@ -35,14 +36,16 @@ class Kind(IntEnum):
     ERROR = 11  # child → parent: the child ends because of an exception; the payload is its traceback
     PICTURE_REQUEST = 12  # parent → live game: send a picture; `index` is 1 for one with saliency
     PICTURE = 13  # live game → parent: the payload is the picture, or a sentence that says why there is none
-    ROUNDS_WANTED = 14  # learner → gateway of a cluster: `index` rounds of other nodes may be in flight
-    NODE_JOINED = 15  # gateway → learner: a node plays; the payload describes it
-    NODE_LEFT = 16  # gateway → learner: the node in the payload plays no more
-    NODE_FIGURES = 17  # gateway → learner: the payload is the figures of all nodes, as an answer to RUN_STATUS
+    ROUNDS_WANTED = 14  # learner → gateway of a cluster: so many rounds in all may have been asked of other nodes
+    ROUND = 15  # gateway → learner: the file has compressed unrolls; the payload is the name of a node, and their sizes
+    NODE_FIGURES = 17  # gateway → learner: the payload is the figures of nodes
     NOTICE = 18  # gateway → learner: the payload is a sentence for the console
     COMMAND = 19  # gateway → learner: the payload is save or stop
     RUN_STATUS = 20  # learner → gateway: the payload is the name of the run and its state in one line
     FAILED_RESETS = 21  # worker → learner: `index` resets failed and were tried again; the payload says how the latest
+
+
+WITH_FILE = (Kind.WORKER_PIPE, Kind.ROUND)
 
 
 @dataclass(slots=True)
@@ -50,16 +53,19 @@ class Message:
     kind: Kind
     index: int
     payload: Any = None
+    file: int = -1  # an open file, which the receiver closes
 
 
 class ChildError(Exception):
     """An exception in a child process, with its traceback as text."""
 
 
-def send(connection: Connection, kind: Kind, index: int = 0, payload: Any = None) -> None:
-    """Send one message. A long payload blocks until the receiver reads it."""
+def send(connection: Connection, kind: Kind, index: int = 0, payload: Any = None, file: int = -1) -> None:
+    """Send one message, with a file if it is of a kind WITH_FILE. A long payload blocks until the receiver reads it."""
     header = _HEADER.pack(kind, index)
     connection.send_bytes(header if payload is None else header + pickle.dumps(payload))
+    if file >= 0:
+        send_handle(connection, file, None)
 
 
 def send_error(connection: Connection, traceback_text: str) -> None:
@@ -75,4 +81,4 @@ def receive(connection: Connection) -> Message:
     payload = pickle.loads(memoryview(content)[_HEADER.size :]) if len(content) > _HEADER.size else None
     if kind == Kind.ERROR:
         raise ChildError(plain_text(str(payload)))
-    return Message(Kind(kind), index, payload)
+    return Message(Kind(kind), index, payload, recv_handle(connection) if kind in WITH_FILE else -1)

@@ -18,10 +18,9 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from cluster.node_actor import ROOT
+from cluster.node_actor import ROOT, code_version
 from cluster.nodes import ClusterNodes, call_actor, is_reserved, why_lost
 from options.command_line import flag_words
-from sweeps import node_job
 from sweeps.job import Job, Places, resumable, start_words
 from sweeps.node_job import RESULTS
 from sweeps.run_files_transfer import RunFilesTransfer
@@ -108,7 +107,7 @@ class ClusterPlaces(Places):
         most: int | None,
         print_line: Callable[[str], None],
     ) -> None:
-        self._nodes = ClusterNodes(address, node_job, print_line)
+        self._nodes = ClusterNodes(address, code_version())
         self._program = program.relative_to(ROOT)
         self._needs, self._most = dict(needs), most
         self._print_line = print_line
@@ -116,13 +115,13 @@ class ClusterPlaces(Places):
         self._next_among: list[str] = []  # the nodes where that may be
         self._looked_at = self._had_room_at = time.monotonic()
         self._said_full = False
-        self._nodes.look()
+        self._look()
 
     def has_room(self, running: int) -> bool:
         now = time.monotonic()
         if now - self._looked_at >= NODES_SECONDS:
             self._looked_at = now
-            self._nodes.look()
+            self._look()
         found = (self._most is None or running < self._most) and self._is_reserved()
         if found or running:
             self._had_room_at, self._said_full = now, False
@@ -138,12 +137,12 @@ class ClusterPlaces(Places):
         if group is None or node is None:
             raise OSError(0, "no node has room for it any more")
         self._next = None
-        actor_class = ray.remote(node_job.NodeJob).options(
+        actor = self._nodes.actor.options(
             num_cpus=self._needs["CPU"],
             num_gpus=self._needs.get("GPU", 0),
             scheduling_strategy=PlacementGroupSchedulingStrategy(group, 0),
-        )
-        job = ClusterJob(folder, actor_class.remote(node.checkout, "GPU" in self._needs), node.name)
+        ).remote(node.checkout, "sweeps.node_job", "NodeJob", "GPU" in self._needs)
+        job = ClusterJob(folder, actor, node.name)
         job.start(self._program, flags, lambda: remove_placement_group(group))
         return job
 
@@ -154,6 +153,10 @@ class ClusterPlaces(Places):
 
     def close(self) -> None:
         ray.shutdown()
+
+    def _look(self) -> None:
+        for sentence in self._nodes.look():
+            self._print_line(sentence)
 
     @property
     def _words(self) -> str:

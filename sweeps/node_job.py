@@ -1,7 +1,4 @@
-"""The Ray actor that owns one run on a node.
-
-Ray sends this class to the node by value, so it imports nothing of the platform but what is sent in the same way.
-"""
+"""One run on a node of a Ray cluster: the object that its actor owns."""
 
 import os
 from pathlib import Path
@@ -23,8 +20,8 @@ class Stamp(NamedTuple):
 class NodeJob(GuardedProgram):
     """A run in a temporary folder of its node: its files are sent, read and removed from afar."""
 
-    def __init__(self, checkout: str, uses_gpus: bool) -> None:
-        super().__init__(checkout, uses_gpus, "rl_sweep_")
+    def __init__(self, uses_gpus: bool) -> None:
+        super().__init__("rl_sweep_", uses_gpus)
         self._files = self._folder / RESULTS
         self._files.mkdir()
 
@@ -46,11 +43,11 @@ class NodeJob(GuardedProgram):
     def start(self, program: str, words: list[str]) -> None:
         """Start the program of the checkout in the temporary folder, so that `words` have no path of this node."""
         log = self._files / "log.txt"
-        self._start_program([program, *words], cwd=self._folder, output=(log, log))
+        self.start_program([program, *words], self._folder, (log, log), {}, seconds_to_end=0.0)
 
     def state(self) -> tuple[int | None, dict[str, Stamp]]:
         """The exit code, or None while it runs; then all files, as they were not before that."""
-        code = self._exit_code()
+        code = self.exit_code()
         return code, dict(self._stamps(self._files))
 
     def read(self, name: str, stamp: Stamp | None, offset: int, count: int) -> bytes | None:

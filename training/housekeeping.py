@@ -87,7 +87,9 @@ class Housekeeping:
             # that the others have saved before.
             self._saver.save(with_replays=run.config.saves_replays and (run.rank.is_first or not learners.lost))
         finally:
-            if run.agreement.reports_at_end(self._wants_last_report(run.status == "finished")):
+            with learners.guarded():
+                reports = learners.from_first(self._wants_last_report(run.status == "finished"))
+            if reports:
                 self._report()
             self._reporter.show()
 

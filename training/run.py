@@ -48,7 +48,7 @@ class Run:
         self.make_environment = make_environment
         self.learners, self.rank = learners, learners.rank  # the connection with the other learners
         # One learner agrees with itself.
-        self.agreement = GroupAgreement(learners, self.announce) if isinstance(learners, LearnerGroup) else Agreement()
+        self.agreement = GroupAgreement(learners) if isinstance(learners, LearnerGroup) else Agreement()
         self.status: Status = "running"
         self.last_lines: list[str] = []  # filled when training has ended; printed after all other messages
 

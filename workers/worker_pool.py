@@ -151,7 +151,7 @@ class WorkerPool:
         pipe: Connection | None = None
         if self._server is not None:
             assert self._server.child is not None
-            pipe = connect_worker(self._server.child.connection, self._server.child.pid, index)
+            pipe = connect_worker(self._server.child.connection, index)
         return self._make_worker(Place(index, restart_index, pipe, self._continued.get(index)))
 
     def _exchange(self, timeout: float, others: Sequence[Any] = ()) -> None:

@@ -1,10 +1,11 @@
 """Measure how many agent steps a second the learner takes in from nodes: recorded unrolls, mixing included.
 
-`python -m tests.benchmarks.cluster_intake`. A process plays the gateway: it puts the same recorded rounds into shared
-memory again and again, packed anew. No Ray, no games and no updates take part.
+`python -m tests.benchmarks.cluster_intake`. A process plays the gateway: it sends the same recorded rounds again
+and again. No Ray, no games and no updates take part.
 """
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 
@@ -13,8 +14,7 @@ import torch
 
 from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
-from cluster.cluster_actors import SLOTS
-from cluster.rounds import Arrived, RoundIntake, RoundSlots, longest_round, pack_round
+from cluster.intake import RoundIntake
 from option_flags import Config
 from processes.child import Child, start_child
 from processes.messages import Kind, receive
@@ -28,28 +28,24 @@ from wrappers.atari import make_atari
 
 ENVIRONMENTS = 32
 ROUNDS = 8  # recorded ones
+IN_FLIGHT = 32  # rounds
 
 
-def recorded_rounds(config: Config, layout: UnrollLayout) -> tuple[bytes, ...]:
+def recorded_rounds(config: Config, layout: UnrollLayout) -> tuple[list[bytes], ...]:
     rows = record_untrained(config, layout, torch.float32, ENVIRONMENTS * ROUNDS)
     codec = UnrollCodec(layout, config.replay.lz4_compression_level)
     parts = np.split(rows, ROUNDS)
-    return tuple(pack_round(layout.fingerprint, [codec.encode(row) for row in part]) for part in parts)
+    return tuple([codec.encode(row) for row in part] for part in parts)
 
 
 def measure(config: Config, layout: UnrollLayout, nodes: int, seconds: float) -> tuple[float, float]:
     """Agent steps a second that are taken in and mixed, and the bytes of one unroll on its way."""
     rounds = recorded_rounds(config, layout)
-    round_slots = RoundSlots(SLOTS, longest_round(ENVIRONMENTS, layout.nbytes))
-    intake = RoundIntake(layout, round_slots, config, print, version=0)
-    for number in range(nodes):
-        intake.nodes.joined(str(number), workers=8, capacity=16)
-    gateway = ReplayingGateway(round_slots, rounds, layout.fingerprint, nodes)
-    child = start_child(gateway, "replaying gateway")
+    intake = RoundIntake(layout, config, print, version=0)
+    child = start_child(ReplayingGateway(rounds, nodes), "replaying gateway")
     mix = make_mix(config, layout)
     try:
-        for slot in range(SLOTS):
-            child.send(Kind.SLOT_FREE, slot)
+        child.send(Kind.ROUNDS_WANTED, IN_FLIGHT)
         child.connection.poll(60.0)  # until it has started
         intake_for(1.0, child, intake, mix)  # burn-in
         begun = time.perf_counter()
@@ -58,7 +54,7 @@ def measure(config: Config, layout: UnrollLayout, nodes: int, seconds: float) ->
     finally:
         child.end()
     assert not any(node["unrolls_refused"] for node in intake.nodes.figures())
-    return speed, sum(map(len, rounds)) / len(rounds) / ENVIRONMENTS
+    return speed, sum(len(unroll) for unrolls in rounds for unroll in unrolls) / len(rounds) / ENVIRONMENTS
 
 
 def intake_for(seconds: float, child: Child, intake: RoundIntake, mix: BatchMix) -> int:
@@ -68,13 +64,14 @@ def intake_for(seconds: float, child: Child, intake: RoundIntake, mix: BatchMix)
     while time.perf_counter() < end:
         while wait(0.0 if intake.ready else 1.0):
             message = receive(child.connection)
-            intake.deliver(Arrived(message.index, *message.payload))
+            node, sizes = message.payload
+            with os.fdopen(message.file, "rb") as file:
+                file.seek(0)
+                intake.deliver(node, [file.read(size) for size in sizes])
         for row in intake.take_from_round(mix.unrolls_accepted()) if intake.ready else ():
             mix.add(row)
             taken += 1
-        for slot in intake.free:
-            child.send(Kind.SLOT_FREE, slot)
-        intake.free = []
+        child.send(Kind.ROUNDS_WANTED, intake.taken + IN_FLIGHT)
         if mix.ready():
             mix.mix(0)
     return taken

@@ -1,28 +1,29 @@
 """In place of a gateway: it sends recorded rounds."""
 
+import os
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from cluster.rounds import RoundSlots, pack_round, unpack_round
+from processes.handover import nameless_file
 from processes.messages import Kind, receive, send
 
 
 @dataclass(frozen=True)
 class ReplayingGateway:
-    """Fills each free slot with the next recorded round of the next of several nodes."""
+    """Sends as many rounds as are wanted: each time the next recorded one, of the next of several nodes."""
 
-    round_slots: RoundSlots
-    rounds: tuple[bytes, ...]
-    fingerprint: str
+    rounds: tuple[list[bytes], ...]
     nodes: int
 
     def run(self, connection: Connection) -> None:
-        rounds = [unpack_round(content, self.fingerprint) for content in self.rounds]
         sent = 0
         while True:
-            slot = receive(connection).index
-            recorded = rounds[sent % len(rounds)]
-            content = pack_round(self.fingerprint, recorded)
-            self.round_slots.write(slot, content)
-            send(connection, Kind.SLOT_FILLED, slot, (str(sent % self.nodes), len(content)))
-            sent += 1
+            wanted = receive(connection).index
+            while sent < wanted:
+                unrolls = self.rounds[sent % len(self.rounds)]
+                with os.fdopen(nameless_file(), "wb") as file:
+                    file.writelines(unrolls)
+                    file.flush()
+                    payload = str(sent % self.nodes), [len(each) for each in unrolls]
+                    send(connection, Kind.ROUND, payload=payload, file=file.fileno())
+                sent += 1

@@ -9,14 +9,14 @@ from processes.messages import Kind, receive, send
 
 @dataclass(frozen=True)
 class EchoGateway:
-    """Reports that it is connected, then answers each free place with a round there."""
+    """Reports that it is connected, then answers what is wanted with as many figures."""
 
     def run(self, connection: Connection) -> None:
         send(connection, Kind.HEARTBEAT, 1)
         while True:
             message = receive(connection)
-            if message.kind == Kind.SLOT_FREE:
-                send(connection, Kind.SLOT_FILLED, message.index)
+            if message.kind == Kind.ROUNDS_WANTED:
+                send(connection, Kind.NODE_FIGURES, message.index)
 
 
 @dataclass(frozen=True)

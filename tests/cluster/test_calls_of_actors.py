@@ -49,7 +49,8 @@ class Adder:
     def __init__(self, now: list[float], until: float) -> None:
         self._now, self._until = now, until
 
-    def add(self, a: int, b: int) -> Any:
+    def call(self, method: str, a: int, b: int) -> Any:
+        assert method == "add"
         if self._now[0] < self._until:
             return ActorUnavailableError("the connection was reset", None)
         return a + b
@@ -78,23 +79,11 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Handle]:
     return handles
 
 
-@pytest.fixture
-def run(made: list[Handle]) -> RunState:
+def test_the_newest_state_is_shown_and_no_command_replaces_another(made: list[Handle]) -> None:
     run = RunState(1000.0)
-    assert run.exchange([]) == [] and not made, "its name is not known yet"
-    run.status = {"run": "Pong_1", "line": "done 5%"}
-    assert run.exchange(["node a plays"]) == []
-    return run
-
-
-def test_the_newest_state_is_shown(run: RunState, made: list[Handle]) -> None:
-    run.status = {"run": "Pong_1", "line": "done 6%"}
-    run.exchange(["node a plays"])
-    assert made[0].inside.state() == {"line": "done 6%", "begun": 1000.0, "details": ["node a plays"]}
-
-
-def test_no_command_replaces_another(run: RunState, made: list[Handle]) -> None:
+    assert run.exchange("Pong_1", "done 5%", []) == []
     for command in ("stop", "save", "stop"):
         made[0].inside.give(command)
-    assert run.exchange([]) == ["stop", "save"]
-    assert run.exchange([]) == []
+    assert run.exchange("Pong_1", "done 6%", ["node a plays"]) == ["stop", "save"]
+    assert made[0].inside.state() == {"line": "done 6%", "begun": 1000.0, "details": ["node a plays"]}
+    assert run.exchange("Pong_1", "done 7%", []) == [] and len(made) == 1

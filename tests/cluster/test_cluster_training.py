@@ -28,7 +28,7 @@ def steps_of_nodes(folder: Path) -> int:
 
 
 def test_all_steps_are_played_on_another_node(start_run: StartRun, nodes: SomeNodes) -> None:
-    run = start_run(REMOTE, "--environment_max_steps=8000")
+    run = start_run(REMOTE, "--environment_max_steps=8000", "--weights_precision=bfloat16")
     run.wait_for("plays with 1 worker")
     output = run.finish()
     report = reports(run.folder)[-1]
@@ -153,7 +153,7 @@ def test_a_node_with_other_code_does_not_play(start_run: StartRun, nodes: SomeNo
     index = nodes.add(cpus=2, RL_PLATFORM_CHECKOUT=str(copy))
     try:
         run = start_run(REMOTE, ENDLESS)
-        run.wait_for(f"does not play: the code in its {copy} is another version")
+        run.wait_for(f"is left out: the code in its {copy} is another version")
         run.wait_for("plays with 1 worker")
         run.wait_for_steps(400)
         run.stop()

@@ -1,6 +1,7 @@
 """The inside of the gateway, with stand-ins for Ray and its nodes."""
 
 import asyncio
+import os
 from multiprocessing import Pipe
 from types import SimpleNamespace
 from typing import Any
@@ -15,22 +16,19 @@ from cluster import gateway, node_link
 from cluster.cluster_actors import Gateway
 from cluster.gateway import GatewayLoop
 from cluster.node_link import Players
-from cluster.rounds import RoundSlots
+from cluster.node_player import PlayerSpec
+from cluster.nodes import Node
 from option_flags import Config
-from processes.messages import Kind, receive, send
+from processes.messages import Kind, Message, receive, send
+from tests.catch import make_catch
+from tests.cluster.test_intake import LAYOUT
 from workers.memory.shared_weights import SharedWeights
 
-NODES = [
-    {"NodeID": name, "NodeName": name, "Alive": True, "Resources": {"CPU": cpus}}
-    for name, cpus in (("own", 4), ("head", 0), ("a", 2))
-]
 
-
-def make_gateway(slots: RoundSlots, bfloat16: bool = False) -> Gateway:
+def make_gateway(bfloat16: bool = False) -> Gateway:
     config = Config.from_flags({"cluster": "127.0.0.1:1"})
-    return Gateway(
-        config, b"", "", 0.0, 0, restart_index=0, weights=SharedWeights(1), bfloat16=bfloat16, round_slots=slots
-    )
+    spec = PlayerSpec(config, make_catch, LAYOUT, resume_count=0, code={})
+    return Gateway(spec, "", SharedWeights(1), bfloat16, begun=0.0, restart_index=0)
 
 
 @pytest.mark.parametrize("bfloat16", [False, True])
@@ -44,10 +42,10 @@ def test_all_nodes_get_the_same_copy_of_the_weights_for_the_interval(
         return copies[-1]
 
     now = 0.0
-    monkeypatch.setattr(node_link, "ray", SimpleNamespace(remote=lambda kind: kind, put=put))
+    monkeypatch.setattr(node_link, "ray", SimpleNamespace(put=put))
     monkeypatch.setattr(node_link, "time", SimpleNamespace(monotonic=lambda: now))
-    started = make_gateway(RoundSlots(count=1, nbytes=1), bfloat16)
-    players = Players(started)
+    started = make_gateway(bfloat16)
+    players = Players(started, None)
     started.weights.publish(3, torch.tensor([1.5]))
     version, reference, size = players.newest_weights()
     assert (version, size) == (3, 2 if bfloat16 else 4)
@@ -62,37 +60,62 @@ def test_all_nodes_get_the_same_copy_of_the_weights_for_the_interval(
     assert players.newest_weights()[0] == 4 and len(copies) == 2, "there are no newer ones"
 
 
-class StandIn:
-    """In place of a NodeLink: the node answers with two rounds, the second one longer than any round, then it fails."""
+class Nodes:
+    """In place of ClusterNodes: the learner's own node, one without CPUs, and `a`."""
 
-    def __init__(self, players: Any, tell: Any, node_id: str, name: str, workers: int) -> None:
-        self._tell = tell
+    actor, own = None, "own"
+
+    def __init__(self) -> None:
+        cpus = {"own": 4.0, "head": 0.0, "a": 2.0}
+        self.usable = {name: Node(name, checkout="there", cpus=cpus[name]) for name in cpus}
+
+    def look(self) -> list[str]:
+        return ["node b is left out: it sleeps"]
+
+
+class Link:
+    """In place of a NodeLink: it answers each request at once; after as many as the learner wants, it fails."""
+
+    is_silent, playing, outstanding, capacity, asked_at = False, True, 0, 4, 0.0
+
+    def __init__(self, name: str, workers: int, start: Any, players: Any, tell: Any) -> None:
         self.name, self.workers = name, workers
-        self.is_silent, self.playing, self.outstanding, self.capacity = False, True, 0, 0
         self.counts = {"restarts": 0}
+        self._tell = tell
+        self._requests = 0
 
     async def serve(self) -> None:
-        for length in (3, 30):
-            self._tell(Kind.SLOT_FILLED, (self.name, b"x" * length))
+        while not self._requests:
+            await asyncio.sleep(0.001)
+        for _ in range(self._requests):
+            self.outstanding -= 1
+            self._tell(Kind.ROUND, (self.name, [b"two", b"unrolls"]))
         await asyncio.sleep(0)
-        raise RuntimeError("no link today")
+        raise RuntimeError(f"no link today, after {self._requests} requests")
+
+    def request(self) -> None:
+        self._requests += 1
+        self.outstanding += 1
 
 
-def test_rounds_have_their_node_and_an_error_of_a_link_ends_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = SimpleNamespace(get_node_id=lambda: "own")
-    stand_in = SimpleNamespace(nodes=lambda: NODES, get_runtime_context=lambda: context)
-    monkeypatch.setattr(gateway, "ray", stand_in)
-    monkeypatch.setattr(gateway, "NodeLink", StandIn)
-    slots = RoundSlots(count=2, nbytes=10)
+def test_nodes_are_asked_for_what_is_wanted_and_an_error_of_a_link_ends_the_gateway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gateway, "NodeLink", Link)
     learner, connection = Pipe()
-    for slot in range(2):
-        send(learner, Kind.SLOT_FREE, slot)
-    with pytest.raises(RuntimeError, match="no link today"):
-        asyncio.run(asyncio.wait_for(GatewayLoop(make_gateway(slots), connection).serve(), 60))
-    rounds = []
+    send(learner, Kind.ROUNDS_WANTED, 3)
+    nodes: Any = Nodes()
+    with pytest.raises(RuntimeError, match="no link today, after 3 requests"):
+        asyncio.run(asyncio.wait_for(GatewayLoop(make_gateway(), nodes, connection).serve(), 60))
+    messages = []
     while learner.poll():
-        message = receive(learner)
-        if message.kind == Kind.SLOT_FILLED:
-            node, length = message.payload
-            rounds.append((node, bytes(slots.read(message.index, length))))
-    assert rounds == [("a", b"xxx"), ("a", b"x" * 10)], "neither the learner's own node nor one without CPUs plays"
+        messages.append(receive(learner))
+    assert "node b is left out: it sleeps" in [message.payload for message in messages]
+    rounds = [content_of(message) for message in messages if message.kind == Kind.ROUND]
+    assert rounds == [("a", [3, 7], b"twounrolls")] * 3, "neither the learner's own node nor one without CPUs plays"
+
+
+def content_of(message: Message) -> tuple[str, list[int], bytes]:
+    with os.fdopen(message.file, "rb") as file:
+        file.seek(0)
+        return (*message.payload, file.read())

@@ -22,7 +22,7 @@ class WatchedGateway:
     """A gateway process, and what was heard of it."""
 
     def __init__(self, make_gateway: Callable[[int], Any], clock: Clock) -> None:
-        self.filled: list[int] = []
+        self.answered: list[int] = []
         self.said: list[str] = []
         self.starts = self.ends = 0
         self.children = ChildPool(self.said.append, silence=SILENCE_SECONDS, budget=10, clock=clock)
@@ -34,15 +34,15 @@ class WatchedGateway:
                 self.ends += 1
             elif event.kind == Kind.HEARTBEAT:
                 self.starts += 1
-                self.process.send(Kind.SLOT_FREE, self.starts)
+                self.process.send(Kind.ROUNDS_WANTED, self.starts)
             else:
-                assert event.kind == Kind.SLOT_FILLED
-                self.filled.append(event.index)
+                assert event.kind == Kind.NODE_FIGURES
+                self.answered.append(event.index)
 
     def poll_until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 60
         while not condition():
-            assert time.monotonic() < deadline, (self.said, self.filled)
+            assert time.monotonic() < deadline, (self.said, self.answered)
             self.poll()
             time.sleep(0.01)
 
@@ -71,9 +71,9 @@ Watch = Callable[[Callable[[int], Any]], WatchedGateway]
 
 def test_a_killed_gateway_is_replaced_and_told_everything_again(watch: Watch) -> None:
     watched = watch(lambda starts: EchoGateway())
-    watched.poll_until(lambda: watched.filled == [1])
+    watched.poll_until(lambda: watched.answered == [1])
     os.kill(watched.children.process_ids()[0], signal.SIGKILL)
-    watched.poll_until(lambda: watched.filled == [1, 2])
+    watched.poll_until(lambda: watched.answered == [1, 2])
     assert watched.said == ["the gateway to the cluster is replaced: it was killed by SIGKILL"]
     assert (watched.starts, watched.ends) == (2, 1)
 
@@ -84,7 +84,7 @@ def test_a_silent_gateway_is_replaced(watch: Watch, clock: Clock) -> None:
     for _ in range(5):
         clock.now += SILENCE_SECONDS / 4
         watched.poll()
-    watched.poll_until(lambda: watched.filled == [2])
+    watched.poll_until(lambda: watched.answered == [2])
     (said,) = watched.said
     assert said.startswith(
         f"the gateway to the cluster is replaced: it did not respond for {SILENCE_SECONDS:g} seconds"
@@ -117,7 +117,7 @@ def test_a_cluster_that_cannot_be_reached_is_tried_again_and_each_reason_is_said
         watched.poll()
         assert not watched.children.process_ids(), "it waits"
         clock.now += UNREACHABLE_SECONDS + 1
-    watched.poll_until(lambda: watched.filled == [1])
+    watched.poll_until(lambda: watched.answered == [1])
     assert [text.partition("; ")[0] for text in watched.said] == [
         "the cluster cannot be reached (ConnectionError: nobody is there)",
         "the cluster cannot be reached (ConnectionError: another version of Ray)",

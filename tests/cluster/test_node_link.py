@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from cluster import node_link
 from cluster.node_link import NodeLink
+from options.rules import UsageError
 from processes.messages import Kind
 
 CUT = ActorUnavailableError("the connection was reset", None)
@@ -25,8 +27,8 @@ class Node:
     Each call of `next_round` and `load_weights` waits until the test answers it; each look finds newer weights.
     """
 
-    def __init__(self, *problems: str | None) -> None:
-        """What is wrong with the node at each start; None and afterwards: nothing."""
+    def __init__(self, *problems: str) -> None:
+        """What is wrong with the node at each of the first starts."""
         self.problems = list(problems)
         self.starts = 0
         self.version = 10
@@ -34,35 +36,31 @@ class Node:
         self.answers: list[asyncio.Future[Any]] = []
         self.told: list[tuple[Kind, Any]] = []
         self.figures_error: Exception | None = None
-        self.link = NodeLink(self, lambda *told: self.told.append(told), "id", "a", workers=1)  # type: ignore[arg-type]
+        players: Any = self
+        self.link = NodeLink("a", 1, self.start, players, lambda *told: self.told.append(told))
+        self.call = SimpleNamespace(remote=self._call)
 
-    def start_actor(self, node_id: str) -> "Node":
+    def start(self) -> "Node":
         self.starts += 1
         return self
-
-    async def prepare(self, actor: Any, workers: int) -> str | None:
-        return self.problems.pop(0) if self.problems else None
 
     def newest_weights(self) -> tuple[int, Any, int]:
         self.version += 1
         return self.version, "reference", 100
 
-    def __getattr__(self, name: str) -> Any:
-        """A method of the actor."""
-
-        def remote(version: int = 0, *arguments: object) -> Awaitable[Any]:
-            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            if name == "figures":
-                if self.figures_error is None:
-                    answer.set_result({"restarts": 0, "notices": []})
-                else:
-                    answer.set_exception(self.figures_error)
-            else:
-                self.calls.append((name, version))
-                self.answers.append(answer)
-            return answer
-
-        return type("Method", (), {"remote": staticmethod(remote)})
+    def _call(self, method: str, version: int = 0, *arguments: object) -> Awaitable[Any]:
+        """A method of the player."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self.problems:
+            answer.set_exception(UsageError(self.problems.pop(0)))
+        elif method != "figures":
+            self.calls.append((method, version))
+            self.answers.append(answer)
+        elif self.figures_error is None:
+            answer.set_result({"restarts": 0, "notices": []})
+        else:
+            answer.set_exception(self.figures_error)
+        return answer
 
     def answer(self, call: tuple[str, int], outcome: object = None) -> None:
         future = self.answers[self.calls.index(call)]
@@ -72,7 +70,7 @@ class Node:
             future.set_result(outcome)
 
     def said(self) -> list[str]:
-        return [text for kind, text in self.told if kind == Kind.NOTICE]
+        return [text for kind, text in self.told if kind == Kind.NOTICE and "plays with 1 worker" not in text]
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -82,13 +80,13 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def play(node: Node, work: Callable[[], Awaitable[None]]) -> None:
-    """Work while the link serves, from the moment at which its player has weights of version 11."""
+    """Work while the link serves, from the moment at which its player has weights, at the first start of version 11."""
 
     async def main() -> None:
         serving = asyncio.create_task(node.link.serve())
         try:
             await until(lambda: node.calls)
-            node.answer(("load_weights", 11))
+            node.answer(node.calls[0])
             await until(lambda: node.link.playing)
             del node.calls[:], node.answers[:]
             await work()
@@ -121,14 +119,14 @@ def test_a_request_waits_for_weights_that_are_sent_with_it() -> None:
         assert node.calls[3] == ("load_weights", 13), "the second round is not played yet, because there is one worker"
         node.answer(("load_weights", 13))
         for version in (11, 12):
-            node.answer(("next_round", version), b"content")
+            node.answer(("next_round", version), [b"content"])
         await until(lambda: not node.link.outstanding)
-        assert [told for told in node.told if told[0] == Kind.SLOT_FILLED] == [
-            (Kind.SLOT_FILLED, ("a", b"content")),
-            (Kind.SLOT_FILLED, ("a", b"content")),
+        assert [told for told in node.told if told[0] == Kind.ROUND] == [
+            (Kind.ROUND, ("a", [b"content"])),
+            (Kind.ROUND, ("a", [b"content"])),
         ]
         figures = node.link.figures()
-        assert (figures["received_bytes"], figures["sent_bytes"]) == (14, 300)
+        assert (figures["received_bytes"], figures["sent_bytes"]) == (14, 200), "the first weights were told at once"
         assert node.link.figures()["received_bytes"] == 0, "each byte is told once"
 
     play(node, work)
@@ -188,7 +186,7 @@ def test_a_player_that_has_died_is_started_again(method: str) -> None:
         await until(lambda: len(node.calls) == 2)
         node.answer((method, 12), ActorDiedError())
         await until(lambda: not node.link.playing)
-        assert node.link.capacity == 0 and node.told[-2][0] == Kind.NODE_LEFT
+        assert node.link.capacity == 0 and node.told[-2][1][0]["capacity"] == 0
         await until(lambda: node.starts == 2)
         (said,) = node.said()
         assert said.startswith("node a is started again: its player was lost (")

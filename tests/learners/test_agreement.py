@@ -4,16 +4,13 @@ import itertools
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from learners.agreement import MAX_GAMES, Decision, Game, GroupAgreement, LearnerMessage, Verdict, decide
 from learners.group import LearnerGroup, LearnerLostError
-from learners.merged_report import WAITS
 from option_flags import Config
 from reports.sinks import SinkList
 from tests.learners.threads import run_threads
@@ -81,7 +78,7 @@ def test_learners_with_different_updates_are_lost() -> None:
 
 def agrees(group: LearnerGroup) -> list[Any]:
     """Learner 1 is ready later, and wants the run to end after the first update."""
-    agreement, rank = GroupAgreement(group, print), group.rank.index
+    agreement, rank = GroupAgreement(group), group.rank.index
     heard: list[Any] = []
     agreement.connect(lambda: LearnerMessage(steps=10 + rank, report=rank == 0, save=1 - rank), heard.extend)
     granted = 0
@@ -102,7 +99,7 @@ def test_all_update_at_once_and_end_after_the_same_update() -> None:
 
 def has_no_batch_for_long(group: LearnerGroup) -> Any:
     """Learner 1 has its first batch long after a silent one would be lost; what is to be saved then."""
-    agreement, begun = GroupAgreement(group, print), group.from_first(time.monotonic())  # one clock for both
+    agreement, begun = GroupAgreement(group), group.from_first(time.monotonic())  # one clock for both
     due, steps = iter([2]), itertools.count(20, 20)  # a save is asked for once, before there is a batch
     heard: list[LearnerMessage] = []
     agreement.connect(lambda: LearnerMessage(steps=next(steps), save=next(due, 0)), heard.extend)
@@ -122,7 +119,7 @@ def test_a_learner_without_a_batch_is_not_lost() -> None:
 
 def waits_for_an_evaluation(group: LearnerGroup) -> bool:
     """Learner 0 is busy for much longer than a silent learner would be lost; then both update."""
-    agreement = GroupAgreement(group, print)
+    agreement = GroupAgreement(group)
     begun = time.monotonic()
     while group.rank.is_first and time.monotonic() - begun < 3 * SILENCE:
         assert agreement.keep_alive()
@@ -136,19 +133,9 @@ def test_a_learner_that_waits_for_an_evaluation_is_not_lost() -> None:
     assert run_threads(waits_for_an_evaluation, timeout=SILENCE) == [True, True]
 
 
-def test_a_slow_learner_is_announced_once_with_a_report() -> None:
-    waits, said = iter([[0.5, 0.0], [0.0, 0.0], [0.0, 0.5], [0.5, 0.0]]), list[str]()
-    of_all = lambda own: [{**own, WAITS: each} for each in next(waits)]  # noqa: E731
-    group: Any = SimpleNamespace(lost=False, guarded=nullcontext, of_all=of_all)
-    agreement = GroupAgreement(group, said.append)
-    merged = [agreement.merged({"agent_steps": 8}, [], lambda: 4)[WAITS] for _ in range(4)]
-    assert merged == [0.25, 0.0, 0.25, 0.25]
-    assert said == [f"learner {rank} is slower than the others, which wait for it" for rank in (1, 0)]
-
-
 def connected(group: LearnerGroup, progress: Progress) -> GroupAgreement:
     """An agreement of a run that consists of its progress only."""
-    agreement, config = GroupAgreement(group, print), Config().replace_flags(reproducible=True)
+    agreement, config = GroupAgreement(group), Config().replace_flags(reproducible=True)
     run = some_run(Path(), config=config, agreement=agreement, rank=group.rank, progress=progress)
     Housekeeping(run, SinkList(), SummaryFile(run))
     return agreement
@@ -205,7 +192,7 @@ def ends_at_different_times(group: LearnerGroup, stops: bool) -> tuple[int, bool
     while agreement.goes_on(stops=stops and not rank.is_first, used_up=not progress.unrolls_left):
         pass
     finished = agreement.finished(not progress.unrolls_left)
-    return progress.agent_steps, finished, agreement.reports_at_end(rank.is_first and finished)
+    return progress.agent_steps, finished, group.from_first(rank.is_first and finished)
 
 
 @pytest.mark.parametrize("stops", [False, True])

@@ -11,7 +11,7 @@ import pytest
 
 from learners.agreement import GroupAgreement
 from learners.group import LearnerGroup, LearnerLostError, agreed
-from learners.merged_report import CHECKSUM, merged_report, slowest_learner
+from learners.merged_report import CHECKSUM, merged_report
 from option_flags import Config
 from options.rules import UsageError
 from run_files.metrics import Report
@@ -54,14 +54,6 @@ def test_weights_that_differ_are_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waits", "slowest"),
-    [([0.5, 0.01], 1), ([0.01, 0.3, 0.4], 0), ([0.1, 0.1], None), ([0.5, 0.4], None), ([0.4, 0.01, 0.02], None)],
-)
-def test_the_learner_that_the_others_wait_for_is_found(waits: list[float], slowest: int | None) -> None:
-    assert slowest_learner(waits) == slowest
-
-
-@pytest.mark.parametrize(
     ("other", "sentence"),
     [
         ({"lr": 0.002}, "--lr is 0.001 for learner 0 and 0.002 for learner 1; the same for all would be right."),
@@ -82,7 +74,7 @@ def waits_for_the_other(group: LearnerGroup, last: Callable[[], None]) -> Any:
     if group.rank.index == 1:
         last()
         return None
-    agreement = GroupAgreement(group, print)
+    agreement = GroupAgreement(group)
     with pytest.raises(LearnerLostError):
         any(agreement.may_update(ready=True) for _ in itertools.count())
     assert group.lost

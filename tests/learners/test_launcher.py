@@ -25,7 +25,7 @@ if rank == 0:
     saved = pathlib.Path(__file__).parent / "run" / "checkpoints"
     saved.mkdir(parents=True, exist_ok=True)
     (saved / "checkpoint_0000000007.pt").touch()
-    os.write(int(os.environ["RL_LEARNERS_NEWS"]), os.fsencode(saved.parent))
+    pathlib.Path(os.environ["RL_LEARNERS_NEWS"]).write_bytes(os.fsencode(saved.parent))
 if "--op_mode=train_w_load" not in sys.argv:
     exec({does}[rank])
 """

@@ -129,14 +129,13 @@ def test_a_learner_whose_node_is_gone_is_lost(
         return states.pop(0)
 
     monkeypatch.setattr(on_nodes, "call_actor", lambda actor, method: answer(actor.node, method))
-    monkeypatch.setattr(on_nodes, "RunState", lambda begun: SimpleNamespace(exchange=lambda details: []))
-    monkeypatch.setattr(on_nodes, "remove_placement_group", lambda group: None)
+    monkeypatch.setattr(on_nodes, "RunState", lambda begun: SimpleNamespace(exchange=lambda *_: []))
     monkeypatch.setattr(ray, "wait", lambda *signals, **_: None)
     monkeypatch.setattr(ray, "kill", lambda actor: killed.append(actor.node))
-    signals = SimpleNamespace(remote=lambda number: None)
-    learners = [SeatedLearner(rank, node, SimpleNamespace(node=node, signal=signals)) for rank, node in enumerate("ab")]
+    calls = SimpleNamespace(remote=lambda *_: None)
+    learners = [SeatedLearner(rank, node, SimpleNamespace(node=node, call=calls)) for rank, node in enumerate("ab")]
     unused: Any = None
-    with closing(LearnersOnNodes(learners, unused, unused)) as started:
+    with closing(LearnersOnNodes(learners, [], unused)) as started:
         started.watch()
         while None in (codes := started.exit_codes()):
             time.sleep(0.01)

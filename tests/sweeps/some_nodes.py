@@ -30,7 +30,7 @@ class NodesWithFolders(SomeNodes):
 
     def jobs(self) -> list[psutil.Process]:
         """The processes that own runs on all nodes."""
-        return [each for each in self.processes() if "ray::NodeJob" in _command(each)]
+        return [each for each in self.processes() if "ray::NodeActor" in _command(each)]
 
 
 def processes_of(folders: Sequence[Path]) -> list[str]:

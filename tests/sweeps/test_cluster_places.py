@@ -25,7 +25,8 @@ class FakeCluster:
     """Nodes with the same checkout, and what is reserved on them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.nodes = {"ab": Node("a", None, "/checkout", 2.0)}
+        self.actor = FakeActor()
+        self.nodes = {"ab": Node("a", checkout="/checkout", cpus=2.0)}
         self.free = 2
         self.reserved: list[Group] = []
         self.asked: list[tuple[Any, Any]] = []
@@ -40,8 +41,8 @@ class FakeCluster:
     def usable(self) -> dict[str, Node]:
         return self.nodes
 
-    def look(self) -> None:
-        """They stay."""
+    def look(self) -> list[str]:
+        return []
 
     def _reserve(self, bundles: Any, strategy: str, bundle_label_selector: Any) -> "Group":
         self.asked.append((bundles[0], bundle_label_selector[0]))
@@ -79,7 +80,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     def call(actor: FakeActor, *_: Any) -> None:
         raise actor.error
 
-    monkeypatch.setattr(ray, "remote", lambda _: FakeActor())
     monkeypatch.setattr(ray, "kill", lambda actor: None)
     monkeypatch.setattr(cluster_places, "call_actor", call)
     return FakeCluster(monkeypatch)
@@ -128,7 +128,7 @@ def test_a_lost_run_says_why_and_frees_its_room(
 def test_what_a_run_needs_is_asked_of_the_nodes_with_the_same_code(cluster: FakeCluster) -> None:
     places = make_places(GPU=0.5)
     assert places.has_room(0)
-    cluster.nodes["cd"] = Node("c", None, "/checkout", 2.0)
+    cluster.nodes["cd"] = Node("c", checkout="/checkout", cpus=2.0)
     assert places.has_room(0)
     needed = {"CPU": 1, "GPU": 0.5}
     assert cluster.asked == [(needed, {"ray.io/node-id": "in(ab)"}), (needed, {"ray.io/node-id": "in(ab,cd)"})]

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,6 @@ import pytest
 
 from sweeps.node_job import NodeJob
 from sweeps.run_files_transfer import CHUNK, RunFilesTransfer
-from tests.sweeps.fake_sweeps import ROOT
-
-pytestmark = pytest.mark.slow
 
 
 class Ends:
@@ -22,7 +18,7 @@ class Ends:
     def __init__(self, here: Path, monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(temporary))
         self.here = here
-        self.node = NodeJob(str(ROOT), False)
+        self.node = NodeJob(False)
         self.there = Path(self.node.folder())
         self.before_read: list[Any] = []  # functions that the next calls of `read` run first
         self.transfer = RunFilesTransfer(here, str(self.there), self.call)
@@ -42,26 +38,13 @@ class Ends:
     def fetch(self) -> None:
         self.transfer.fetch(self.node.state()[1])
 
-    def close(self) -> None:
-        """As if the actor had ended: the guard removes the folder."""
-        guard = self.node._guard
-        assert guard.stdin is not None
-        guard.stdin.close()
-        guard.wait()
-        deadline = time.monotonic() + 30
-        while self.there.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not self.there.exists()
-
 
 @pytest.fixture
-def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ends]:
+def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ends:
     here, temporary = tmp_path / "job", tmp_path / "temporary"
     here.mkdir()
     temporary.mkdir()
-    both = Ends(here, monkeypatch, temporary)
-    yield both
-    both.close()
+    return Ends(here, monkeypatch, temporary)
 
 
 def test_growing_files_are_continued(ends: Ends) -> None:
@@ -117,6 +100,7 @@ def test_paths_of_the_node_become_those_of_the_sweep_in_text_only(ends: Ends) ->
     assert (here / "Game_1/checkpoints/checkpoint_0000000001.pt").read_text() == text
 
 
+@pytest.mark.slow
 def test_a_run_whose_guard_is_killed_ends_and_is_lost(ends: Ends, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import time\ntime.sleep(1000)\n")
@@ -125,7 +109,7 @@ def test_a_run_whose_guard_is_killed_ends_and_is_lost(ends: Ends, tmp_path: Path
     deadline = time.monotonic() + 60
     while not (folder / "pid").exists() or not (folder / "pid").read_text():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.02)
     run = psutil.Process(int((folder / "pid").read_text()))
     assert ends.node.state()[0] is None
     guard = run.parent()
@@ -139,7 +123,7 @@ def test_a_run_whose_guard_is_killed_ends_and_is_lost(ends: Ends, tmp_path: Path
 def ask_for_ever(node: NodeJob) -> None:
     while True:
         node.state()
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 def test_a_run_gets_what_it_continues_from_and_sends_none_of_it_back(
@@ -174,4 +158,3 @@ def test_a_run_gets_what_it_continues_from_and_sends_none_of_it_back(
     ends.write("Game_2/config.json", b"{}")
     ends.fetch()
     assert (parent / "config.json").stat() == before and (here / "Game_2" / "config.json").read_text() == "{}"
-    ends.close()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle, send_handle
 from typing import NamedTuple
 
 import numpy as np
@@ -150,8 +149,8 @@ class WorkerPipes:
 
     def _add(self) -> None:
         """Receive the pipe of a new worker. The worker it replaces is dead, and its requests are dropped."""
-        worker = receive(self._learner).index
-        pipe = Connection(recv_handle(self._learner))
+        message = receive(self._learner)
+        worker, pipe = message.index, Connection(message.file)
         self._drop(worker)
         self._pipes[worker] = pipe
         self._selector.register(pipe, selectors.EVENT_READ, worker)
@@ -168,13 +167,12 @@ class WorkerPipes:
         self._selector.close()
 
 
-def connect_worker(server: Connection, server_id: int, worker: int) -> Connection:
+def connect_worker(server: Connection, worker: int) -> Connection:
     """Make a pipe between a worker and the server; send the server its end, and return the worker's.
 
     If the server has just died, the pipe is closed at its end, and the worker ends when it sends a request.
     """
     worker_end, server_end = multiprocessing.Pipe()
     with server_end, suppress(BrokenPipeError, ConnectionResetError):
-        send(server, Kind.WORKER_PIPE, worker)
-        send_handle(server, server_end.fileno(), server_id)
+        send(server, Kind.WORKER_PIPE, worker, file=server_end.fileno())
     return worker_end

@@ -75,7 +75,7 @@ class ServerThread:
             server.run(pipe)
 
     def pipe(self, worker: int = 0) -> Connection:
-        return connect_worker(self._learner, os.getpid(), worker)
+        return connect_worker(self._learner, worker)
 
     def remote(self, worker: int = 0) -> RemotePolicy:
         return RemotePolicy(self.rows, worker, self.pipe(worker))
@@ -196,10 +196,10 @@ def test_requests_of_a_dead_worker_are_not_answered_to_its_replacement() -> None
 def test_a_request_that_arrives_together_with_a_replacement_is_dropped() -> None:
     learner, server = multiprocessing.Pipe()
     with learner, server, contextlib.closing(WorkerPipes(server)) as pipes, contextlib.ExitStack() as worker_ends:
-        first = worker_ends.enter_context(connect_worker(learner, os.getpid(), 0))
+        first = worker_ends.enter_context(connect_worker(learner, 0))
         assert pipes.wait(1.0) == [] == pipes.wait(0.0)
         send(first, Kind.ACTION_REQUEST, 1)
-        second = worker_ends.enter_context(connect_worker(learner, os.getpid(), 0))
+        second = worker_ends.enter_context(connect_worker(learner, 0))
         assert pipes.wait(1.0) == []
         send(second, Kind.ACTION_REQUEST, 2)
         assert [request.group for request in pipes.wait(1.0)] == [2]
