@@ -122,6 +122,11 @@ class Categorical:
         return torch.stack([pad(factor, (0, most - factor.shape[-1]), value=IMPOSSIBLE) for factor in factors], -2)
 
 
+def masked(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Logits without the choices that are 0 in an action mask: `[..., P]`, `[..., P]` → `[..., P]`."""
+    return torch.where(mask > 0, logits, IMPOSSIBLE)
+
+
 def one_choice(size: int) -> Categorical:
     """One of `size` actions."""
     return Categorical((size,), is_single=True)

@@ -160,7 +160,7 @@ class Learner:
             self.network.value_head.follow(self._peers.rows_of_all(targets), weight)
         # The first state of each unroll is enough for the mean over the run.
         self.network.update_background_mean(self._peers.rows_of_all(unrolls.inputs.observations[0]), weight)
-        if unrolls.inputs.vectors is not None:
+        if unrolls.inputs.vectors is not None and self.network.vector_mean is not None:
             self._follow_vectors(self._peers.rows_of_all(unrolls.inputs.vectors.flatten(0, 1)), share)
         if self._target is not None and self.updates % self._loss.target_period == 0:
             self._target.renew(self.network.state_dict())

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from agents.distributions import distribution_of
+from agents.distributions import distribution_of, masked
 from agents.heads import ValueHead, make_policy_head
 from agents.torsos.make_torso import (
     Observed,
@@ -35,7 +35,7 @@ class NetworkInput(NamedTuple):
     previous_rewards: torch.Tensor  # [T, B], clipped, 0 at an episode start
     starts: torch.Tensor  # [T, B] bool, True where an episode starts
     lstm_state: torch.Tensor  # [B, 2, L], h and c before step 0
-    vectors: torch.Tensor | None = None  # [T, B, D]; None for observations that are pictures alone
+    vectors: torch.Tensor | None = None  # [T, B, D], an action mask last; None for pictures alone
 
 
 class NetworkOutput(NamedTuple):
@@ -68,6 +68,7 @@ class ActorCritic(nn.Module):
         picture = (layout.frame_stack * channels, height, width)
         vector_size, lstm_size, projected_size = layout.vector_size, layout.lstm_size, layout.feature_size
         observed = Observed(picture, vector_size)
+        self.mask_size = layout.mask_size
         self.distribution = distribution = distribution_of(layout)
         self.action_count = distribution.parameter_count
         self.lstm_size = lstm_size
@@ -150,7 +151,16 @@ class ActorCritic(nn.Module):
             return None
         if vectors is None:
             raise ValueError("this network needs the vectors of the observations")
-        return ((vectors - self.vector_mean) / self.vector_deviation).clamp(-LARGEST_INPUT, LARGEST_INPUT)
+        numbers = vectors[..., : len(self.vector_mean)]
+        return ((numbers - self.vector_mean) / self.vector_deviation).clamp(-LARGEST_INPUT, LARGEST_INPUT)
+
+    def policy(self, hidden: torch.Tensor, vectors: torch.Tensor | None) -> torch.Tensor:
+        """The parameters of the policy's distribution, of inputs of the heads: `[..., F]`, `[..., D]` → `[..., P]`.
+
+        Choices that the action mask in the vectors leaves out are impossible.
+        """
+        logits: torch.Tensor = self.policy_head(hidden)
+        return logits if vectors is None or not self.mask_size else masked(logits, vectors[..., -self.mask_size :])
 
     @torch.no_grad()
     def update_vector_statistics(self, vectors: torch.Tensor, weight: float, keep_function: bool = False) -> None:
@@ -229,7 +239,7 @@ class ActorCritic(nn.Module):
         vectors = None if inputs.vectors is None else inputs.vectors.flatten(0, 1)
         features = self.features(inputs.observations.flatten(0, 1), vectors, without_gradient).view(steps, batch, -1)
         hidden, lstm_state = self._run_lstm(features, inputs)
-        logits: torch.Tensor = self.policy_head(hidden)
+        logits = self.policy(hidden, inputs.vectors)
         values: torch.Tensor = self.value_head(hidden)
         return NetworkOutput(features, logits, values.squeeze(-1), lstm_state)
 

@@ -65,7 +65,7 @@ class NetworkRanking:
         states = len(self._states), len(fields["dones"])
         stacks = observed_pictures(fields, self._layout, self._states).flatten(0, 1)
         vectors = None
-        if self._layout.vector_size:
+        if self._layout.vector_length:
             vectors = fields["vectors"][:, self._states].float().transpose(0, 1).flatten(0, 1)
         return self._embed(stacks, vectors).view(*states, -1).transpose(0, 1)
 
@@ -73,8 +73,7 @@ class NetworkRanking:
         """Projected features, or the policy for `kl_div`: `[N, S*C, H, W]`, `[N, V]` → `[N, D]` float32."""
         features = self._network.features(observations, vectors)
         if self._by_policy:
-            logits: torch.Tensor = self._network.policy_head(features)
-            return logits
+            return self._network.policy(features, vectors)
         return self._network.project(features).float()
 
 

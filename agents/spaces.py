@@ -9,6 +9,8 @@ from option_flags import Config
 from options.presets import CONTINUOUS, NUMBERS, SMALL_PICTURES, STANDARD
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
+from wrappers.any_environment.adapter import AnyEnvironment
+from wrappers.any_environment.faults import EnvironmentFaultError, UserCodeError
 from wrappers.environment import EnvironmentSpec, MakeEnvironment, environment_spec
 
 
@@ -20,6 +22,11 @@ def make_unroll_layout(config: Config, make_environment: MakeEnvironment) -> Unr
 def read_spec(config: Config, make_environment: MakeEnvironment) -> EnvironmentSpec:
     """The observations and actions of `config.environment`; makes one environment to read them."""
     environment = make_environment(config.environment, 0)
+    try:
+        if isinstance(environment, AnyEnvironment) and environment.may_have_masks:
+            environment.reset()  # which shows whether it has
+    except EnvironmentFaultError as error:
+        raise UserCodeError(f"--env={config.environment.env} has a fault, see above.", error.report) from None
     spec = environment_spec(environment)
     environment.close()
     return spec
@@ -38,6 +45,7 @@ def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
         real_time=config.environment.in_real_time,
         vector_size=spec.vector_size,
         one_hot_size=spec.one_hot_size,
+        mask_size=spec.mask_size,
         vector_dtype=spec.vector_dtype,
         action_kind=spec.action_kind,
         action_sizes=spec.action_sizes if spec.action_kind != "discrete" else (),
@@ -63,6 +71,7 @@ def described_spaces(layout: UnrollLayout) -> dict[str, Any]:
         "frame_shape": list(layout.frame_shape),
         "vector_size": layout.vector_size,
         "one_hot_size": layout.one_hot_size,
+        "mask_size": layout.mask_size,
         "vector_dtype": layout.vector_dtype,
         "action_kind": layout.action_kind,
         "action_sizes": list(layout.action_sizes),
@@ -97,8 +106,8 @@ def _differing(content: Mapping[str, Any], layout: UnrollLayout) -> list[str]:
     """How the environment differs from the saved one, such as "vector_size is 8 instead of 4"."""
     now = described_spaces(layout)
     saved = content["spaces"]
-    # How numbers are stored is no matter: the network sees the same.
-    pairs = {name: (now[name], saved[name]) for name in now if name != "vector_dtype"}
+    # How numbers are stored is no matter, and whether actions are masked: the network sees the same.
+    pairs = {name: (now[name], saved[name]) for name in now if name not in ("vector_dtype", "mask_size")}
     pairs["action_count"] = (layout.action_count, content["action_count"])
     return [f"{name} is {here} instead of {there}" for name, (here, there) in pairs.items() if here != there]
 

@@ -55,7 +55,7 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
             # If state 0 starts an episode, the worker has stored reset inputs for it.
             starts=torch.cat([torch.zeros_like(dones[:, :1]), dones], 1).T,
             lstm_state=fields["first_lstm_state"],
-            vectors=fields["vectors"].float().transpose(0, 1) if layout.vector_size else None,
+            vectors=fields["vectors"].float().transpose(0, 1) if layout.vector_length else None,
         ),
         actions=fields["actions"].transpose(0, 1),
         rewards=(fields["rewards"] + step_discounts * fields["bootstraps"]).T,

@@ -182,7 +182,7 @@ class GamePlayer:
             seen=_png(frames[-1]) if frames else None,
             stack=_png(np.concatenate(frames, axis=1)) if frames else None,
             salient=self._salient() if frames and with_saliency else None,
-            vector=tuple(self._inputs.vectors[0].tolist()),
+            vector=tuple(self._inputs.vectors[0, : self._layout.vector_size].tolist()),
             actions=self._names,
             probabilities=self._probabilities,
             chosen=self._chosen,

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from agents.distributions import IMPOSSIBLE, masked
 from agents.network import ActorCritic, NetworkInput
 from agents.spaces import check_spaces, make_unroll_layout, saved_layout, unroll_layout
 from agents.torsos.own_torso import is_own
@@ -118,10 +119,10 @@ def comparison_inputs(config: Config, network: ActorCritic) -> Tensors:
     environment = make_environment(config.environment.without_clock(), seed=0)
     rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
     shape, policy = _action_shape(network), network.distribution
+    observation, starts = environment.reset()[0], True
     layout = unroll_layout(config, environment_spec(environment))
     shown = PolicyInputs.at_start(1, layout)
     pictures, real_vectors = [], []
-    observation, starts = environment.reset()[0], True
     while True:
         shown.show(0, as_observation(observation), starts)
         pictures.append(shown.pictures[0].clone(memory_format=torch.contiguous_format))
@@ -129,6 +130,8 @@ def comparison_inputs(config: Config, network: ActorCritic) -> Tensors:
         if len(pictures) == REAL_FRAMES:
             break
         parameters = torch.zeros(policy.parameter_count)
+        if layout.mask_size:
+            parameters = masked(parameters, shown.vectors[0, layout.vector_size :])
         action = policy.sample(parameters, torch.from_numpy(rng.random(shape)))
         observation, _, terminated, truncated, _ = environment.step(action.numpy() if shape else int(action))
         starts = terminated or truncated
@@ -139,11 +142,13 @@ def comparison_inputs(config: Config, network: ActorCritic) -> Tensors:
     if network.background.numel():
         random = rng.integers(0, 256, (RANDOM_FRAMES, *pictures[0].shape), dtype=np.uint8)
         inputs.append(torch.cat([torch.stack(pictures), torch.from_numpy(random)]))
+    vectors, masks = torch.split(torch.stack(real_vectors), [layout.vector_size, layout.mask_size], 1)
     if network.vector_mean is not None and network.vector_deviation is not None:
-        vectors = torch.stack(real_vectors)
         # Random ones around the mean, some of them beyond the limit of normalised numbers.
         normal = torch.randn(RANDOM_FRAMES, vectors.shape[1], generator=generator)
         inputs.append(torch.cat([vectors, network.vector_mean + 5 * network.vector_deviation * normal]))
+    if layout.mask_size:
+        inputs.append(torch.cat([masks, torch.randint(2, (RANDOM_FRAMES, layout.mask_size), generator=generator)]))
     if network.lstm is None:
         return tuple(inputs)
     count = len(inputs[0])
@@ -165,7 +170,8 @@ def reference(network: ActorCritic, inputs: Tensors) -> Tensors:
     """The outputs of the network itself, called as in training and acting."""
     count, given = len(inputs[0]), list(inputs)
     observations = given.pop(0) if network.background.numel() else torch.zeros(count, 0, 0, 0, dtype=torch.uint8)
-    vectors = given.pop(0)[None] if network.vector_mean is not None else None
+    parts = [given.pop(0) for present in (network.vector_mean is not None, network.mask_size) if present]
+    vectors = torch.cat(parts, 1)[None] if parts else None
     no_actions = torch.zeros(count, *_action_shape(network), dtype=torch.int64)
     actions, rewards, states = given or (no_actions, torch.zeros(count), torch.zeros(count, 2, 0))
     starts = torch.zeros(1, count, dtype=torch.bool)
@@ -228,7 +234,7 @@ def largest_difference(compute: Callable[[Tensors], Tensors], inputs: Tensors, e
     It is relative to the largest number of this output in the batch, or absolute if all are below 1: rounding is as
     large for a value near 0 as for the others, because all are sums of equally large terms.
     """
-    scales = [other.abs().max().clamp(min=1) for other in expected]
+    scales = [torch.where(other > IMPOSSIBLE, other, 0.0).abs().max().clamp(min=1) for other in expected]
     differences = []
     for rows in (slice(None), slice(0, 1), slice(-1, None)):
         found = compute(tuple(tensor[rows] for tensor in inputs))

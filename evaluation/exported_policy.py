@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from agents.distributions import masked
 from agents.network import PIXEL_SCALE, ActorCritic
 from agents.torsos.own_torso import LARGEST_INPUT, TorsoInput
 
@@ -10,7 +11,8 @@ from agents.torsos.own_torso import LARGEST_INPUT, TorsoInput
 class ExportedPolicy(nn.Module):
     """The parts of observations → logits `[N, P]`, values `[N]`.
 
-    Inputs: `observations [N, S*C, H, W]` uint8 if there are pictures, then `vectors [N, D]` if there are vectors.
+    Inputs: `observations [N, S*C, H, W]` uint8 if there are pictures, then `vectors [N, D]` if there are vectors, then
+    `action_masks [N, P]`, 1 for a possible choice and 0 for another, if there are action masks.
     """
 
     outputs: tuple[str, ...] = ("logits", "values")
@@ -20,7 +22,9 @@ class ExportedPolicy(nn.Module):
         self.torso, self.policy_head, self.value_head = network.torso, network.policy_head, network.value_head
         self.has_pictures, self.has_vectors = network.background.numel() > 0, network.vector_mean is not None
         pictures = ("observations",) if self.has_pictures else ()
-        self.inputs: tuple[str, ...] = (*pictures, *(("vectors",) if self.has_vectors else ()))
+        self.has_masks = network.mask_size > 0
+        vectors, masks = ("vectors",) if self.has_vectors else (), ("action_masks",) if self.has_masks else ()
+        self.inputs: tuple[str, ...] = (*pictures, *vectors, *masks)
         self.background: torch.Tensor
         self.register_buffer("background", network.background)
         self.vector_mean: torch.Tensor
@@ -29,22 +33,25 @@ class ExportedPolicy(nn.Module):
         self.register_buffer("vector_deviation", network.vector_deviation)
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return self.heads(self.features(*inputs))
+        return self.heads(self.features(*inputs), inputs)
 
-    def features(self, *observed: torch.Tensor) -> torch.Tensor:
+    def features(self, *inputs: torch.Tensor) -> torch.Tensor:
         """`[N, F]`, from the parts of observations."""
         parts: list[torch.Tensor] = []
         if self.has_pictures:
-            parts.append((observed[0].float() - self.background) * PIXEL_SCALE)
+            parts.append((inputs[0].float() - self.background) * PIXEL_SCALE)
         if self.has_vectors:
-            normalised = (observed[-1] - self.vector_mean) / self.vector_deviation
+            normalised = (inputs[len(parts)] - self.vector_mean) / self.vector_deviation
             parts.append(normalised.clamp(-LARGEST_INPUT, LARGEST_INPUT))
-        inputs: TorsoInput = parts[0] if len(parts) == 1 else (parts[0], parts[1])
-        features: torch.Tensor = self.torso(inputs)
+        seen: TorsoInput = parts[0] if len(parts) == 1 else (parts[0], parts[1])
+        features: torch.Tensor = self.torso(seen)
         return features
 
-    def heads(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.policy_head(hidden), self.value_head(hidden).squeeze(-1)
+    def heads(self, hidden: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = self.policy_head(hidden)
+        if self.has_masks:
+            logits = masked(logits, inputs[self.inputs.index("action_masks")])
+        return logits, self.value_head(hidden).squeeze(-1)
 
 
 class ExportedRecurrentPolicy(ExportedPolicy):
@@ -65,11 +72,11 @@ class ExportedRecurrentPolicy(ExportedPolicy):
         self.inputs = (*self.inputs, "previous_actions", "previous_rewards", "states")
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        *observed, previous_actions, previous_rewards, states = inputs
+        *_, previous_actions, previous_rewards, states = inputs
         actions = self.distribution.encode(previous_actions)
-        features = torch.cat([self.features(*observed), actions, previous_rewards.unsqueeze(-1)], dim=-1)
+        features = torch.cat([self.features(*inputs), actions, previous_rewards.unsqueeze(-1)], dim=-1)
         hidden, cell = self.lstm_step(features, states[:, 0], states[:, 1])
-        return *self.heads(hidden), torch.stack([hidden, cell], dim=1)
+        return *self.heads(hidden, inputs), torch.stack([hidden, cell], dim=1)
 
     def lstm_step(self, features: torch.Tensor, h: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """One LSTM step, written out, because exporters would export the loop over time steps inside `nn.LSTM`."""

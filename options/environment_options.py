@@ -102,6 +102,11 @@ class EnvironmentOptions(Options):
     repeat_action_probability: float = option(
         0.0, between(0, 1), "Sticky actions: probability to repeat the last action."
     )
+    action_masks: bool = switch(
+        True,
+        "Never play an action that the environment's action mask leaves out, where it gives one: see "
+        "docs/environments.md.",
+    )
     full_action_space: bool = switch(
         False, "All 18 actions of the console in every game, instead of those that the game needs."
     )

@@ -43,7 +43,7 @@ class NewestStates:
         frames = np.maximum(np.arange(steps - stack + 1, steps + 1), episode_start) + stack - 1
         pictures = self._layout.array(row, "frames")[frames[:stack]].reshape(1, *self._shape)
         vector = np.zeros((1, 0), np.float32)
-        if self._layout.vector_size:
+        if self._layout.vector_length:
             vector = self._layout.array(row, "vectors")[-1:].astype(np.float32)
         environment = int(self._layout.array(row, "environment_id"))
         self._states[environment] = States(pictures, vector)
@@ -71,7 +71,7 @@ class NewestStates:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         environments, stacks = state["environments"], state["stacks"].numpy().copy()
-        vectors = array_from_bytes(state["vectors"], np.float32).reshape(len(environments), self._layout.vector_size)
+        vectors = array_from_bytes(state["vectors"], np.float32).reshape(len(environments), self._layout.vector_length)
         self._states = {
             environment: States(stacks[place : place + 1], vectors[place : place + 1])
             for place, environment in enumerate(environments)

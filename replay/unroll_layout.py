@@ -34,7 +34,8 @@ class UnrollLayout(RowLayout):
     real_time: bool = False  # frames are played by the clock, and decisions made by inference processes
     vector_size: int = 0  # numbers of an observation besides the picture
     one_hot_size: int = 0  # how many of them, the last ones, are 0 or 1 and need no normalisation
-    vector_dtype: str = "float32"  # in which unrolls store these numbers; one that holds all of them exactly
+    mask_size: int = 0  # choices of an action mask, which vectors hold after these numbers; 0: no masks
+    vector_dtype: str = "float32"  # in which unrolls store vectors; one that holds all of them exactly
     action_kind: ActionKind = "discrete"
     action_sizes: tuple[int, ...] = ()  # product: the number of actions in each factor; gaussian: one 1 per dimension
     action_names: tuple[str, ...] = ()  # discrete actions of an Atari game: what the joystick does, such as UPFIRE
@@ -53,6 +54,11 @@ class UnrollLayout(RowLayout):
     @property
     def has_pictures(self) -> bool:
         return self.frame_stack > 0
+
+    @property
+    def vector_length(self) -> int:
+        """The length of a vector: the numbers of an observation, then its action mask."""
+        return self.vector_size + self.mask_size
 
     @property
     def declared(self) -> Sequence[Declared]:
@@ -82,8 +88,8 @@ class UnrollLayout(RowLayout):
             fields.append(("held", (steps,), "uint8"))  # the action was not chosen by the policy
         if self.reported_info:
             fields.append(("reported_info", (len(self.reported_info), 2), "float32"))  # sum; steps that had the entry
-        if self.vector_size:
-            fields.append(("vectors", (steps + 1, self.vector_size), self.vector_dtype))  # float32 everywhere else
+        if self.vector_length:
+            fields.append(("vectors", (steps + 1, self.vector_length), self.vector_dtype))  # float32 everywhere else
         if self.delayed_actions:
             fields += [
                 ("valid", (steps,), "uint8"),  # the action took effect; the fields of other steps mean nothing

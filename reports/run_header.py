@@ -1,5 +1,6 @@
 """What a run prints before it starts."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,7 +79,9 @@ def described_observations(layout: UnrollLayout) -> str:
 
 
 def described_actions(layout: UnrollLayout) -> str:
-    """Such as "6 actions", "choices of 3 and 2 actions" or "6 real-valued actions"."""
+    """Such as "6 actions, masked", "choices of 3 and 2 actions" or "6 real-valued actions"."""
+    if layout.mask_size:
+        return f"{described_actions(replace(layout, mask_size=0))}, masked"
     sizes = [str(size) for size in layout.action_sizes]
     if layout.action_kind == "discrete":
         return f"{layout.action_count} actions"

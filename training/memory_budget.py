@@ -11,6 +11,7 @@ from options.rules import UsageError
 from replay.row_layout import Rows
 from replay.storage import BLOB_OVERHEAD, UnrollCodec
 from replay.unroll_layout import UnrollLayout
+from workers.exploration import random_action
 from wrappers.any_environment.faults import users_code
 from wrappers.environment import MakeEnvironment, as_observation
 
@@ -91,12 +92,12 @@ def played_at_random(config: Config, layout: UnrollLayout, make_environment: Mak
         return rows
     # In real time, the frames look the same, but they are not returned by steps.
     environment = make_environment(replace(config.environment, interaction="turns"), 0)
-    environment.action_space.seed(0)
     seen = as_observation(environment.reset()[0])
     for frames in layout.array(rows, "frames"):
         frames[: layout.frame_stack] = seen.frame
         for t in range(layout.unroll_length):
-            observation, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
+            action = random_action(layout, rng, seen.vector[layout.vector_size :])
+            observation, _, terminated, truncated, _ = environment.step(action if action.shape else int(action))
             seen = as_observation(environment.reset()[0] if terminated or truncated else observation)
             frames[layout.frame_stack + t] = seen.frame
     environment.close()

@@ -31,25 +31,20 @@ class HeldActions:
     def __init__(self, layout: UnrollLayout, generator: np.random.Generator) -> None:
         self._layout = layout
         self._generator = generator
-        self._held = self._draw()
+        self._held = random_action(layout, generator, np.ones(layout.mask_size, np.float32))
         self._steps_left = 0
 
     def restart(self) -> None:
         """At the start of an episode, nothing is held."""
         self._steps_left = 0
 
-    def _draw(self) -> NDArray[Any]:
-        """A random action; real numbers are between −1 and 1, where bounded ones have their bounds."""
-        if self._layout.action_kind == "gaussian":
-            return self._generator.uniform(-1, 1, self._layout.action_shape).astype(np.float32)
-        choices = self._layout.action_sizes or self._layout.action_count
-        return np.array(self._generator.integers(choices))
-
-    def next(self) -> NDArray[Any] | None:
-        """The action that is held in the next step; None if the policy decides."""
+    def next(self, mask: NDArray[np.float32]) -> NDArray[Any] | None:
+        """The action that is held in the next step; None if the policy decides. `mask`: as for `random_action`."""
         if self._steps_left == 0 and self._generator.random() < RATE:
-            self._held = self._draw()
+            self._held = random_action(self._layout, self._generator, mask)
             self._steps_left = 1 + int(np.searchsorted(_AT_MOST_SHARE, self._generator.random()))
+        if len(mask) and not mask[first_choices(self._layout) + self._held].all():
+            self._steps_left = 0  # what is held is not possible here
         if self._steps_left == 0:
             return None
         self._steps_left -= 1
@@ -65,6 +60,24 @@ class HeldActions:
     def restore(self, state: dict[str, Any]) -> None:
         self._held, self._steps_left = np.array(state["held"], self._held.dtype), state["steps_left"]
         self._generator.bit_generator.state = json.loads(state["generator"])
+
+
+def random_action(layout: UnrollLayout, generator: np.random.Generator, mask: NDArray[np.float32]) -> NDArray[Any]:
+    """A random action, one of those that the action mask leaves; a mask of length 0 leaves all of them.
+
+    Real numbers are between −1 and 1, where bounded ones have their bounds.
+    """
+    if layout.action_kind == "gaussian":
+        return generator.uniform(-1, 1, layout.action_shape).astype(np.float32)
+    if not len(mask):
+        return np.array(generator.integers(layout.action_sizes or layout.action_count))
+    factors = np.split(mask, first_choices(layout)[1:])
+    return np.array([generator.choice(np.flatnonzero(factor)) for factor in factors]).reshape(layout.action_shape)
+
+
+def first_choices(layout: UnrollLayout) -> NDArray[np.int64]:
+    """Where each factor's choices begin among those of all factors."""
+    return np.cumsum((0, *layout.action_sizes[:-1]))
 
 
 def explores(environment_id: int, share: float) -> bool:

@@ -32,7 +32,7 @@ class PolicyInputs:
     def at_start(cls, environments: int, layout: UnrollLayout) -> "PolicyInputs":
         return cls(
             np.zeros((environments, *observation_shape(layout)), np.uint8),
-            torch.zeros(environments, layout.vector_size),
+            torch.zeros(environments, layout.vector_length),
             ActorState.at_start(environments, layout.lstm_size, layout.action_shape, layout.action_dtype),
             torch.zeros(environments, *layout.action_shape, dtype=torch.float64),
         )

@@ -122,7 +122,7 @@ class Rollout:
                 self._clock.lap(INFERENCE)
                 for e, action in enumerate(each_action(decision.actions), environments.start):
                     self._step(e, action, unrolls, t)
-                if self._layout.vector_size:
+                if self._layout.vector_length:
                     unrolls["vectors"][environments, t + 1] = self._vectors[environments]
                 if t + 1 < self._layout.unroll_length:  # the next unroll starts with newer weights
                     self._request(group)
@@ -166,7 +166,7 @@ class Rollout:
     def _write_start(self, unrolls: dict[str, NDArray[Any]]) -> None:
         if self._layout.has_pictures:
             unrolls["frames"][:, : self._layout.frame_stack] = self._stacks
-        if self._layout.vector_size:
+        if self._layout.vector_length:
             unrolls["vectors"][:, 0] = self._vectors
         unrolls["first_lstm_state"][:] = self._state.lstm_state
         unrolls["first_action"][:] = self._state.previous_actions
@@ -192,7 +192,8 @@ class Rollout:
         """Put held actions in place of those of the policy."""
         unrolls["held"][environments, t] = 0
         for place, environment in enumerate(self._environments[environments]):
-            held = environment.held_actions.next() if environment.held_actions else None
+            mask = self._vectors[environments.start + place, self._layout.vector_size :]
+            held = environment.held_actions.next(mask) if environment.held_actions else None
             if held is not None:
                 decision.actions[place] = torch.from_numpy(held)
                 unrolls["held"][environments.start + place, t] = 1

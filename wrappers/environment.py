@@ -27,10 +27,10 @@ class MakeWatchedEnvironment(Protocol):
 
 
 class Observation(NamedTuple):
-    """One observation: the newest frame, and numbers. The next step or reset may overwrite the frame."""
+    """One observation: the newest frame, and a vector. The next step or reset may overwrite the frame."""
 
     frame: NDArray[np.uint8]  # [C, H, W]; [0, 0, 0] without a picture
-    vector: NDArray[np.float32]  # [D]; [0] without numbers
+    vector: NDArray[np.float32]  # [D], numbers and then the action mask; [0] with neither
 
 
 FAILED_RESETS = "failed_resets"  # in the info of a reset: what went wrong in the tries before it succeeded, as texts
@@ -63,6 +63,7 @@ class EnvironmentSpec:
     action_kind: ActionKind
     action_sizes: tuple[int, ...]
     can_snapshot: bool  # its state can be saved, so a resumed run can continue its episodes
+    mask_size: int = 0  # choices of its action masks, which vectors hold after the numbers; 0: it has none
     vector_dtype: str = "float32"  # in which unrolls store the vector; it holds all of its numbers exactly
     action_names: tuple[str, ...] = ()  # of an Atari game: what the joystick does, such as UPFIRE
     reported_info: tuple[str, ...] = ()  # entries of `info` that a run reports

@@ -35,6 +35,7 @@ OTHER_VALUES: dict[str, Any] = {
     "fire_on_life_loss": True,
     "reward_clipping_method": "soft_asymmetric",
     "repeat_action_probability": 0.25,
+    "action_masks": False,
     "full_action_space": True,
     "max_game_frames": 5000,
     "spread_starts": True,

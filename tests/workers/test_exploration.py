@@ -22,12 +22,13 @@ DISCRETE = UnrollLayout(5, 0, (0, 0, 0), 4)
 PRODUCT = UnrollLayout(5, 0, (0, 0, 0), 5, action_kind="product", action_sizes=(2, 3))
 GAUSSIAN = UnrollLayout(5, 0, (0, 0, 0), 4, action_kind="gaussian", action_sizes=(1, 1))
 STEPS = 20_000
+NO_MASK = np.zeros(0, np.float32)
 
 
 @pytest.mark.parametrize("layout", [DISCRETE, PRODUCT, GAUSSIAN], ids=["discrete", "product", "gaussian"])
 def test_some_actions_are_held_for_long(layout: UnrollLayout) -> None:
     held = HeldActions(layout, np.random.default_rng(0))
-    actions = [held.next() for _ in range(STEPS)]
+    actions = [held.next(NO_MASK) for _ in range(STEPS)]
     played = [action for action in actions if action is not None]
     assert 0.4 < len(played) / STEPS < 0.5
     values = np.array(played, np.float64).reshape(len(played), -1)
@@ -41,12 +42,27 @@ def test_some_actions_are_held_for_long(layout: UnrollLayout) -> None:
             assert set(values[:, factor]) == set(range(size))
 
 
+@pytest.mark.parametrize("layout", [DISCRETE, PRODUCT], ids=["discrete", "product"])
+def test_what_is_held_is_never_masked(layout: UnrollLayout) -> None:
+    layout = dataclasses.replace(layout, mask_size=layout.action_count)
+    held, rng, played = HeldActions(layout, np.random.default_rng(0)), np.random.default_rng(1), 0
+    for _ in range(2_000):
+        mask = (rng.random(layout.action_count) < 0.5).astype(np.float32)
+        mask[[1, layout.action_count - 1]] = 1  # one of each factor
+        action = held.next(mask)
+        if action is not None:
+            chosen = np.atleast_1d(action)
+            assert mask[chosen + ((0,) if layout.action_kind == "discrete" else (0, 2))].all()
+            played += 1
+    assert played > 200
+
+
 def test_a_hold_ends_with_the_episode() -> None:
     held = HeldActions(DISCRETE, np.random.default_rng(0))
     begun = []
     for _ in range(STEPS):
         held.restart()
-        begun.append(held.next() is not None)
+        begun.append(held.next(NO_MASK) is not None)
     assert 0.08 < np.mean(begun) < 0.12, "each step begins anew"
 
 
@@ -54,10 +70,10 @@ def test_a_hold_ends_with_the_episode() -> None:
 def test_a_restored_one_goes_on_alike(layout: UnrollLayout) -> None:
     first, second = (HeldActions(layout, np.random.default_rng(seed)) for seed in (1, 2))
     for _ in range(50):
-        first.next()
+        first.next(NO_MASK)
     second.restore(first.snapshot())
     for _ in range(200):
-        here, there = first.next(), second.next()
+        here, there = first.next(NO_MASK), second.next(NO_MASK)
         assert (here is None) == (there is None)
         assert here is None or there is None or (here.dtype == there.dtype and (here == there).all())
 

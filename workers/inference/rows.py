@@ -19,7 +19,7 @@ class RequestLayout(RowLayout):
     def declared(self) -> Sequence[Declared]:
         return [
             ("observation", observation_shape(self.layout), "uint8"),
-            ("vector", (self.layout.vector_size,), "float32"),
+            ("vector", (self.layout.vector_length,), "float32"),
             ("uniform", self.layout.action_shape, "float64"),
             ("lstm_state", (2, self.layout.lstm_size), "float32"),
             ("previous_action", self.layout.action_shape, self.layout.action_dtype),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from options.rules import UsageError
 from replay.unroll_layout import MOST_CHOICES, ActionKind
+from wrappers.any_environment.faults import ValueFaultError
 
 SUPPORTED = "Discrete, MultiDiscrete, MultiBinary and Box"
 
@@ -22,6 +23,19 @@ class Actions:
     sizes: tuple[int, ...]
     space: Space[Any]  # of the agent's actions
     to_environment: Callable[[Any], Any]
+
+    def read_mask(self, given: Any) -> NDArray[np.float32]:
+        """An action mask: 1 for each choice that is possible, 0 for the others, factor by factor."""
+        try:
+            # One array, or one for each factor.
+            mask = (given if isinstance(given, np.ndarray) else np.hstack(given)).reshape(-1).astype(bool)
+        except (TypeError, ValueError):
+            raise ValueFaultError(f"the action mask is {given!r:.60}; an array of 0 and 1 would be right") from None
+        if mask.shape != (sum(self.sizes),):
+            raise ValueFaultError(f"the action mask has the shape {list(mask.shape)}, not [{sum(self.sizes)}]")
+        if not np.logical_or.reduceat(mask, np.cumsum((0, *self.sizes[:-1]))).all():
+            raise ValueFaultError("the action mask leaves no action; at least one 1 would be right")
+        return mask.astype(np.float32)
 
 
 def actions_for(space: Space[Any]) -> Actions:

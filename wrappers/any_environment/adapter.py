@@ -3,13 +3,16 @@
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
+from options.rules import UsageError
 from wrappers.any_environment.actions import actions_for
 from wrappers.any_environment.faults import (
     FAILURES,
@@ -31,6 +34,7 @@ from wrappers.environment import (
     names_in,
 )
 
+ACTION_MASK, ACTION_MASKS = "action_mask", "action_masks"  # the entry of an `info`, and the method
 LARGEST_REWARD = 1e30  # with room for the sum of an episode in float32
 STICKY, RENEWED = 1, 2  # numbers of the streams of one seed: sticky actions, and seeds of copies that were made anew
 MOST_RESETS = 4  # tries
@@ -66,7 +70,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._read_picture = PictureReader(parts, options)
         self._read_vector = VectorReader(parts)
         actions = actions_for(env.action_space)
-        self._to_environment = actions.to_environment
+        self._actions, self._to_environment = actions, actions.to_environment
         self.spec_for_agent = EnvironmentSpec(
             frame_shape=self._read_picture.shape,
             vector_size=self._read_vector.size,
@@ -78,6 +82,9 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             reported_info=names_in(env, "reported_info"),
         )
         self.observation_space = _agent_space(self.spec_for_agent)
+        self.may_have_masks = options.action_masks and actions.kind != "gaussian"
+        self._has_masks: bool | None = None  # not known before the first reset
+        self._asks_for_masks = self.may_have_masks and env.has_wrapper_attr(ACTION_MASKS)
         self.action_space = actions.space
         self._seed: int | None = seed
         self._new_seeds = np.random.default_rng([seed, RENEWED])
@@ -145,10 +152,10 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         try:
             if isinstance(result, np.ndarray):  # of two numbers, it could be taken for both
                 raise TypeError
-            seen, _ = result
+            seen, info = result
         except (TypeError, ValueError):
             raise self._fault(f"reset returned {_count(result)}; observation and info would be right") from None
-        return self._observe(seen)
+        return self._observe(seen, info)
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         chosen = self._to_environment(action)
@@ -158,7 +165,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             total += reward
             if terminated or truncated:
                 break
-        observation = self._observe(seen)
+        observation = self._observe(seen, info, is_over=terminated or truncated)
         self._return += total
         self._length += 1
         if terminated or truncated:
@@ -206,12 +213,44 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             self.env.close()
         return_to(self._folder)
 
-    def _observe(self, seen: Any) -> Observation:
+    def _observe(self, seen: Any, info: Any, is_over: bool = False) -> Observation:
         try:
             frame = self._read_picture(seen) if self.spec_for_agent.has_picture else NO_FRAME
-            return Observation(frame, self._read_vector(seen))
+            vector = self._read_vector(seen)
+            return Observation(frame, self._with_mask(vector, info, is_over) if self.may_have_masks else vector)
         except ValueFaultError as error:
             raise self._fault(str(error)) from None
+
+    def _with_mask(self, vector: NDArray[np.float32], info: Any, is_over: bool) -> NDArray[np.float32]:
+        """The vector with the action mask after it, if there are masks."""
+        given = info.get(ACTION_MASK) if isinstance(info, dict) else None
+        if given is None and self._asks_for_masks and not is_over:
+            try:
+                given = self.env.get_wrapper_attr(ACTION_MASKS)()
+            except FAILURES as error:
+                raise self._raised(ACTION_MASKS, error) from error
+        if self._has_masks is None:
+            self._has_masks = given is not None
+            if self._has_masks:
+                self._begin_masks()
+        if is_over and self._has_masks:  # no action follows, so the mask may leave none
+            given = np.ones(self.spec_for_agent.mask_size)
+        if self._has_masks != (given is not None):
+            found, before = ("no action mask", "one") if given is None else ("an action mask", "none")
+            raise ValueFaultError(f"there is {found}, and the first reset gave {before}")
+        return vector if given is None else np.concatenate([vector, self._actions.read_mask(given)])
+
+    def _begin_masks(self) -> None:
+        """The first reset has given an action mask."""
+        if len(self._skip) > 1 or self._sticky:
+            flag, right = ("skipped_frames", 1) if len(self._skip) > 1 else ("repeat_action_probability", 0)
+            raise UsageError(
+                f"--{flag} repeats actions, which the action masks of --env={self._id} may forbid; --{flag}={right}, "
+                "or --noaction_masks, would be right."
+            )
+        size = sum(self._actions.sizes)
+        dtype = self.spec_for_agent.vector_dtype if self.spec_for_agent.vector_size else "uint8"
+        self.spec_for_agent = replace(self.spec_for_agent, mask_size=size, vector_dtype=dtype)
 
     def _raised(self, method: str, error: BaseException) -> EnvironmentFaultError:
         return self._fault(f"{method} raised {type(error).__name__}: {error}")

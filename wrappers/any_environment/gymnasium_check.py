@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import gymnasium
 from gymnasium.utils.env_checker import check_env
@@ -22,8 +23,9 @@ from gymnasium.utils.env_checker import check_env
 from option_flags import EnvironmentOptions
 from options.presets import is_noframeskip
 from options.rules import UsageError, printable
+from wrappers.any_environment.adapter import ACTION_MASK, ACTION_MASKS
 from wrappers.any_environment.creation import closing_quietly, create
-from wrappers.any_environment.faults import last_line
+from wrappers.any_environment.faults import FAILURES, last_line
 
 CHECK_SECONDS = 60.0
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -70,7 +72,8 @@ def check(options: EnvironmentOptions) -> Iterator[str]:
         warnings.simplefilter("always")
         error = ""
         try:
-            check_env(environment.unwrapped, skip_render_check=True, skip_close_check=True)
+            if not (options.action_masks and gives_masks(environment)):  # the check plays any actions
+                check_env(environment.unwrapped, skip_render_check=True, skip_close_check=True)
         except (Exception, SystemExit) as raised:
             # What the check itself says is an AssertionError or an error of Gymnasium; the rest is the environment's.
             says = isinstance(raised, AssertionError | gymnasium.error.Error) and str(raised)
@@ -78,6 +81,15 @@ def check(options: EnvironmentOptions) -> Iterator[str]:
     for text in dict.fromkeys([*(str(warning.message) for warning in warned), error]):
         if text and not any(words in text for words in WITHOUT_MEANING):
             yield _sentence(text)
+
+
+def gives_masks(environment: gymnasium.Env[Any, Any]) -> bool:
+    """Whether the environment gives action masks."""
+    if environment.has_wrapper_attr(ACTION_MASKS):
+        return True
+    with suppress(*FAILURES):  # which the check reports
+        return ACTION_MASK in environment.reset(seed=0)[1]
+    return False
 
 
 def _how(code: int) -> str:
