@@ -40,26 +40,51 @@ def test_all_steps_are_played_on_another_node(start_run: StartRun, nodes: SomeNo
     assert not wait_until_gone(nodes.players())
 
 
-def test_both_this_machine_and_a_node_play_and_a_resumed_run_goes_on(start_run: StartRun) -> None:
-    run = start_run(ENDLESS, "--worker_count=1")
+def test_a_run_on_this_machine_and_a_node_obeys_commands_and_its_resumed_run_may_be_killed(
+    start_run: StartRun, nodes: SomeNodes
+) -> None:
+    run = start_run(ENDLESS, "--worker_count=1", "--save_model_period=1000000", "--save_model_minutes=1000")
     run.wait_for("plays with")
     run.wait_for_steps(400)
     while not steps_of_nodes(run.folder):  # its worker may need some seconds to start
         run.wait_for_steps(400)
-    run.stop()
+    obey(run, nodes)
     remote = steps_of_nodes(run.folder)
     assert 0 < remote < int(reports(run.folder)[-1]["agent_steps"])
+
     reached = find_checkpoint(str(run.folder)).agent_steps
     resumed = start_run("--op_mode=train_w_load", f"--load_model_url={run.folder}", REMOTE, ENDLESS)
     resumed.wait_for("plays with")
-    wait_until_reported(resumed)
-    resumed.stop()
+    resumed.wait_for("results in")
+    resumed.wait_for_steps(1)
+    left = [*resumed.children(), *nodes.players()]
+    assert len(left) >= 3, "the gateway, an actor and its worker"
+    resumed.process.kill()
+    assert not wait_until_gone(left)
     assert reports(resumed.folder)[-1]["agent_steps"] == reached + steps_of_nodes(resumed.folder)
 
 
-def wait_until_reported(run: ClusterRun) -> None:
-    run.wait_for("results in")
-    run.wait_for_steps(1)
+def obey(run: ClusterRun, nodes: SomeNodes) -> None:
+    """Ask the run for its state by commands from the cluster, and let it save and stop."""
+    status = command(nodes, "status")
+    deadline = time.monotonic() + 90
+    while status.returncode and time.monotonic() < deadline:  # the run has not shown its state yet
+        status = command(nodes, "status")
+    assert run.folder.name in status.stdout and "plays with 1 worker" in status.stdout, status
+    assert not list(run.folder.glob("checkpoints/*.pt"))
+    assert command(nodes, "save", f"--run={run.folder.name}").returncode == 0
+    while not list(run.folder.glob("checkpoints/*.pt")):
+        assert run.process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    assert command(nodes, "stop").returncode == 0
+    assert "stopped with CTRL+C or a signal at" in run.finish()
+    late = command(nodes, "stop")
+    assert late.returncode == 2 and "no run of this cluster is alive" in late.stderr
+
+
+def command(nodes: SomeNodes, *words: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "cluster.command", *words]
+    return subprocess.run(program, cwd=ROOT, env=nodes.environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.by_hand
@@ -105,41 +130,6 @@ def test_killed_actors_workers_and_gateways_are_replaced(start_run: StartRun, no
     last = reports(run.folder)[-1]
     assert last["agent_steps"] == steps_of_nodes(run.folder)
     assert sum(node["restarts"] for node in last["nodes"]) >= 2
-
-
-def test_nothing_is_left_of_a_killed_learner(start_run: StartRun, nodes: SomeNodes) -> None:
-    run = start_run("--worker_count=1", ENDLESS)
-    run.wait_for("plays with")
-    run.wait_for_steps(400)
-    left = [*run.children(), *nodes.players()]
-    assert len(left) >= 4, "a local worker, the gateway, an actor and its worker"
-    run.process.kill()
-    assert not wait_until_gone(left)
-
-
-def command(nodes: SomeNodes, *words: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "cluster.command", *words]
-    return subprocess.run(program, cwd=ROOT, env=nodes.environment, capture_output=True, text=True, check=False)
-
-
-def test_commands_from_the_cluster(start_run: StartRun, nodes: SomeNodes) -> None:
-    run = start_run(REMOTE, ENDLESS, "--save_model_period=1000000", "--save_model_minutes=1000")
-    run.wait_for("plays with")
-    run.wait_for_steps(400)
-    status = command(nodes, "status")
-    deadline = time.monotonic() + 30
-    while status.returncode and time.monotonic() < deadline:  # the run has not shown its state yet
-        status = command(nodes, "status")
-    assert run.folder.name in status.stdout and "plays with 1 worker" in status.stdout, status
-    assert not list(run.folder.glob("checkpoints/*.pt"))
-    assert command(nodes, "save", f"--run={run.folder.name}").returncode == 0
-    while not list(run.folder.glob("checkpoints/*.pt")):
-        assert run.process.poll() is None and time.monotonic() < deadline + 60
-        time.sleep(0.1)
-    assert command(nodes, "stop").returncode == 0
-    assert "stopped with CTRL+C or a signal at" in run.finish()
-    late = command(nodes, "stop")
-    assert late.returncode == 2 and "no run of this cluster is alive" in late.stderr
 
 
 @pytest.mark.by_hand
