@@ -64,7 +64,9 @@ class CheckpointSaver:
             self._replays_tried_at = begun
         try:
             self._write(self._snapshot() if with_replays and run.config.run.reproducible else None)
-            if with_replays:
+            if with_replays and run.stop.stop_now:
+                run.announce("the replays are not saved; the checkpoint is complete without them")
+            elif with_replays:
                 self._write_replays()
         except OSError as error:
             failure = f"no checkpoint could be written ({error.strerror})"
@@ -84,12 +86,8 @@ class CheckpointSaver:
     def end_if_unsaved(self) -> None:
         """At the end of a run: a RunFailedError if its last checkpoint could not be written."""
         if self.failure:
-            updates = self._run.learner.updates
-            kept = (
-                f"the newest one has {self.saved_updates:,} of {updates:,} updates"
-                if self.has_saved
-                else "the run cannot be resumed"
-            )
+            of_all = f"{self.saved_updates:,} of {self._run.learner.updates:,} updates"
+            kept = f"the newest one has {of_all}" if self.has_saved else "the run cannot be resumed"
             raise RunFailedError(f"at the end, {self.failure}; {kept}.")
 
     def end_if_diverged(self) -> None:
@@ -97,25 +95,22 @@ class CheckpointSaver:
 
         Nothing can be learned from then on.
         """
-        learner, update = self._run.learner, self._run.progress.interval.first_diverged_update()
-        if update is None and learner.is_finite():
+        diverged, learner = self._run.progress.interval.has_diverged, self._run.learner
+        if not diverged and learner.is_finite():
             return
-        if update is None:
-            what = f"the network's weights are not finite any more (NaN or infinity) at update {learner.updates:,}"
-        else:
-            what = f"the loss is not finite any more (NaN or infinity) from update {update:,} on"
+        what = "the loss is" if diverged else "the network's weights are"
         kept = "the earlier checkpoints are complete" if self.has_saved else "nothing was saved before"
         raise RunFailedError(
-            f"{what}, and the weights are not saved; {kept}; a smaller --lr, or the default --reward_clipping_method "
-            "and --gradient_clip_by_norm_threshold, would be right."
+            f"{what} not finite any more (NaN or infinity) at update {learner.updates:,}, and the weights are not "
+            f"saved; {kept}; a smaller --lr, or the default --reward_clipping_method and "
+            "--gradient_clip_by_norm_threshold, would be right."
         )
 
     def _write(self, in_flight: dict[str, Any] | None) -> None:
         run, progress, best = self._run, self._run.progress, self._run.resume.best
-        before, mean = replace(best), progress.return_mean
-        is_best = best.is_best_return(mean, len(progress.recent_returns), progress.return_window)
-        if is_best:
-            best.return_mean, best.return_steps = mean, progress.agent_steps
+        now, mean = best, progress.return_mean
+        if is_best := best.is_best_return(mean, len(progress.recent_returns), progress.return_window):
+            now = replace(best, return_mean=mean, return_steps=progress.agent_steps)
         path = self.folder / files.checkpoint_name(run.learner.updates)
         content = {
             "options": run.config.flags(),
@@ -126,26 +121,20 @@ class CheckpointSaver:
             "resumes": run.resume.count,
             "planned_updates": run.resume.planned_updates,
             "learner": run.learner.state_dict(),
-            "progress": {**progress.state_dict(run.learner.updates), **best.state_dict()},
+            "progress": {**progress.state_dict(run.learner.updates), **now.state_dict()},
             "in_flight": in_flight,
         }
+        files.write_checkpoint(path, content)
+        self.saved_updates = run.learner.updates
         try:
-            files.write_checkpoint(path, content)
-            self.saved_updates = run.learner.updates
-            self._delete_older()  # first, because a file system without links needs room for a copy
+            # First, because a file system without links needs room for a copy.
+            files.keep_newest(self.folder, run.config.checkpoint.keep_checkpoints)
             if is_best:
                 files.link(path, self.folder / BEST)
+                run.resume.best = now
         except OSError as error:
-            best.return_mean, best.return_steps = before.return_mean, before.return_steps  # only what is saved counts
-            if self.saved_updates != run.learner.updates:
-                raise
-            run.announce(f"{BEST} could not be renewed ({error.strerror}); the newest checkpoint is complete")
-
-    def _delete_older(self) -> None:
-        try:
-            files.keep_newest(self.folder, self._run.config.checkpoint.keep_checkpoints)
-        except OSError as error:
-            self._run.announce(f"older checkpoints could not be deleted ({error.strerror})")
+            what = f"older ones could not be deleted, or {BEST} not be renewed"
+            run.announce(f"the newest checkpoint is complete; {what} ({error.strerror})")
 
     def _snapshot(self) -> dict[str, Any] | None:
         """The environments and the unrolls not yet received; None if a worker does not finish in time."""
@@ -163,13 +152,15 @@ class CheckpointSaver:
     def _write_replays(self) -> None:
         run, begun = self._run, time.monotonic()
         path = self.folder / files.replay_name(run.learner.updates)
-        if run.stop.stop_now:
-            run.announce("the replays are not saved; the checkpoint is complete without them")
-            return
         run.announce("saving the replays")
-        mix, steps = run.mix.state_dict(), run.progress.agent_steps
+        content = {
+            "options": run.config.flags(),
+            "unroll": run.layout.fingerprint,
+            "agent_steps": run.progress.agent_steps,
+            "mix": run.mix.state_dict(),
+        }
         try:
-            size = write_tensor_file(path, {"unroll": run.layout.fingerprint, "agent_steps": steps, "mix": mix})
+            size = write_tensor_file(path, content)
         except OSError as error:
             run.announce(
                 f"the replays could not be written ({error.strerror}); the checkpoint is complete without them"

@@ -9,18 +9,17 @@ from training.checkpoint_saver import NOTHING, WITH_REPLAYS, CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation
 from training.reporter import Reporter
 from training.run import Run
-from training.summary import SummaryFile, last_lines
+from training.summary import last_lines, write_summary
 
 
 class Housekeeping:
     """Has everything that reports, saves and evaluates. With several learners, they do so together."""
 
-    def __init__(self, run: Run, sinks: Sink, summary: SummaryFile) -> None:
+    def __init__(self, run: Run, sinks: Sink) -> None:
         self._run = run
-        self._summary = summary
         self._reporter = Reporter(run, sinks)
         self._saver = CheckpointSaver(run)
-        self._evaluation = PeriodicEvaluation(run, self._saver, summary) if run.part.test.eval_period else None
+        self._evaluation = PeriodicEvaluation(run, self._saver) if run.part.test.eval_period else None
         self._has_updated = False  # since the latest tick
         run.actors.answer_commands(run.folder.name, run.stop, self._reporter.line)
         if isinstance(run.agreement, GroupAgreement):
@@ -49,7 +48,7 @@ class Housekeeping:
             due = self._run.agreement.save_due(self._saver.due)
             if due != NOTHING:
                 self._saver.save(with_replays=due == WITH_REPLAYS)
-                self._summary.write()
+                write_summary(self._run)
             if self._evaluation is not None:
                 self._evaluation.tick()
                 # After updates only: the agent steps between two of them depend on when unrolls arrive.
@@ -61,7 +60,7 @@ class Housekeeping:
 
     def _report(self) -> None:
         self._reporter.report()
-        self._summary.write_if_due()
+        write_summary(self._run, if_due=True)
 
     def end_training(self) -> None:
         """Save, report, and prepare the last lines of the run; also after an error in the training loop."""
@@ -74,7 +73,7 @@ class Housekeeping:
             run.status = "failed"
             raise
         finally:
-            self._summary.training_ended()
+            run.progress.end()
             run.last_lines += last_lines(run, self._saver, self._reporter.load)
 
     def _save_and_report(self) -> None:
@@ -125,4 +124,5 @@ class Housekeeping:
         whole.
         """
         progress = self._run.progress
-        return progress.anything_new and (finished or progress.is_complete or not self._run.config.run.reproducible)
+        anything_new = progress.steps_since_report > 0 or progress.interval.updates > 0
+        return anything_new and (finished or progress.is_complete or not self._run.config.run.reproducible)

@@ -1,5 +1,6 @@
 """Sums since the latest report: time by stage, means of the learner's figures, policy lag, replay draws."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,11 +8,12 @@ import numpy as np
 import torch
 
 from replay.mix import Batch
+from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.metrics import JsonValue
+from training.action_timing import ActionTiming
 
 STAGES = ("wait", "drain", "mix", "update", "publish", "save", "report")  # of the learner's time
-NEVER = 2**62  # larger than the number of any update
 # What is summed over the draws from each replay.
 AGE, TIMES_DRAWN, CANDIDATES, SECONDS, RANKED, DISTANCE_DRAWN, DISTANCE_CANDIDATES = range(SUMS := 7)
 
@@ -19,8 +21,10 @@ AGE, TIMES_DRAWN, CANDIDATES, SECONDS, RANKED, DISTANCE_DRAWN, DISTANCE_CANDIDAT
 class Interval:
     """Sums from one report to the next. `seconds` and `agent_steps` are those of the run."""
 
-    def __init__(self, layout: UnrollLayout) -> None:
+    def __init__(self, layout: UnrollLayout, timing: ActionTiming | None = None) -> None:
+        """`timing` sums up, too, in a game that does not wait."""
         self._layout = layout
+        self._timing = timing
         self.begin(0.0, 0)
 
     def begin(self, seconds: float, agent_steps: int) -> None:
@@ -28,14 +32,22 @@ class Interval:
         self.begun_seconds, self.begun_steps = seconds, agent_steps
         self.stage_seconds = dict.fromkeys(STAGES, 0.0)
         self.updates = 0
-        self._figure_sums: torch.Tensor | None = None
         self._figure_names: tuple[str, ...] = ()
-        self._first_diverged = torch.tensor(NEVER)  # the first update whose loss was not finite
+        self._figure_sums = torch.zeros(())
         self._lag_sum = self._lag_count = self._lag_max = 0  # of fresh unrolls
         self._draws = 0
-        self._draw_sums: list[list[float]] = []  # one row for each replay
+        self._draw_sums = np.zeros((0, SUMS))  # one row for each replay
         # Of entries of the environments' `info`: their sum, and the number of steps that had them.
         self.reported_info = np.zeros((len(self._layout.reported_info), 2))
+        if self._timing is not None:
+            self._timing.begin()
+
+    def add_unroll(self, row: Rows) -> None:
+        """Count what one unroll `[nbytes]` tells besides its games."""
+        if self._layout.reported_info:
+            self.reported_info += self._layout.array(row, "reported_info")
+        if self._timing is not None:
+            self._timing.add(row)
 
     def add_update(self, batch: Batch, figures: Mapping[str, torch.Tensor], updates: int) -> None:
         """Count one update; `updates` is the learner's count after it.
@@ -48,51 +60,50 @@ class Interval:
             self._lag_sum, self._lag_count = self._lag_sum + int(lags.sum()), self._lag_count + len(lags)
             self._lag_max = max(self._lag_max, int(lags.max()))
         self.add_draws(batch)
-        values, names = torch.stack([figure.float() for figure in figures.values()]), tuple(figures)
-        # All updates report the same figures. Where the names change, as with another --loss, the sums begin anew.
-        if self._figure_sums is None or names != self._figure_names:
-            self._figure_sums, self._figure_names, self.updates = torch.zeros_like(values), names, 0
-        self._figure_sums = self._figure_sums.to(values.device) + values  # stays on the GPU: no update waits for it
+        # On the GPU: no update waits for it.
+        values = torch.stack([figure.float() for figure in figures.values()])
+        if tuple(figures) != self._figure_names:  # the first update, or the first one with another --loss
+            self._figure_names, self._figure_sums, self.updates = tuple(figures), torch.zeros(len(figures)), 0
+        self._figure_sums = self._figure_sums.to(values.device) + values
         self.updates += 1
-        diverged = torch.where(torch.isfinite(figures["total_loss"]), NEVER, updates)
-        self._first_diverged = torch.minimum(self._first_diverged.to(diverged.device), diverged)
 
     def add_draws(self, batch: Batch) -> None:
         """Count what the replays tell of the draws of one batch."""
-        if not self._draws:
-            self._draw_sums = [[0.0] * SUMS for _ in batch.draws]
+        rows = [
+            [age, drawn.times_drawn, drawn.candidates, seconds]
+            + [drawn.distance_drawn is not None, drawn.distance_drawn or 0.0, drawn.distance_candidates or 0.0]
+            for drawn, age, seconds in batch.draws
+        ]
+        self._draw_sums = np.array(rows, float).reshape(-1, SUMS) + (self._draw_sums if self._draws else 0.0)
         self._draws += 1
-        for row, (drawn, age, seconds) in zip(self._draw_sums, batch.draws, strict=True):
-            row[AGE] += age
-            row[TIMES_DRAWN] += drawn.times_drawn
-            row[CANDIDATES] += drawn.candidates
-            row[SECONDS] += seconds
-            if drawn.distance_drawn is not None and drawn.distance_candidates is not None:
-                row[RANKED] += 1
-                row[DISTANCE_DRAWN] += drawn.distance_drawn
-                row[DISTANCE_CANDIDATES] += drawn.distance_candidates
 
-    def first_diverged_update(self) -> int | None:
-        """The first update of this interval whose loss was NaN or infinite; None without one. Waits for the GPU."""
-        first = int(self._first_diverged)
-        return None if first == NEVER else first
+    @property
+    def has_diverged(self) -> bool:
+        """Whether a loss of this interval was NaN or infinite. Waits for the GPU."""
+        return self.updates > 0 and not math.isfinite(self._figure_sums[self._figure_names.index("total_loss")])
 
-    def figures(self) -> dict[str, float | None]:
+    def learned(self) -> dict[str, float | None]:
         """The learner's figures, averaged over the updates of this interval; empty before its first update."""
-        if self._figure_sums is None:
-            return {}
-        means = (self._figure_sums / self.updates).tolist()
+        means = (self._figure_sums / self.updates).tolist() if self.updates else []
         return dict(zip(self._figure_names, means, strict=True))
 
-    def environment_figures(self) -> dict[str, JsonValue]:
-        """Under `environment`, the mean of each reported entry of `info`, over the steps that had it."""
+    def figures(self, seconds: float) -> dict[str, JsonValue]:
+        """The figures of this interval, which has taken so many seconds, by their names in metrics.jsonl."""
+        stages, per_update = self.stage_seconds, 1000 / self.updates if self.updates else None
         names = self._layout.reported_info
-        means = [total / steps if steps else None for total, steps in self.reported_info.tolist()]
-        return {"environment": dict(zip(names, means, strict=True))} if names else {}
-
-    def lag(self) -> tuple[float | None, int | None]:
-        """Mean and maximum policy lag of the fresh unrolls, in updates."""
-        return (self._lag_sum / self._lag_count, self._lag_max) if self._lag_count else (None, None)
+        told = [total / steps if steps else None for total, steps in self.reported_info.tolist()]
+        return {
+            "policy_lag_mean": self._lag_sum / self._lag_count if self._lag_count else None,
+            "policy_lag_max": self._lag_max if self._lag_count else None,
+            "updates_per_second": self.updates / seconds,
+            "learner_wait_fraction": stages["wait"] / seconds,
+            "update_ms": per_update and per_update * stages["update"],
+            "publish_ms": per_update and per_update * stages["publish"],
+            "time_shares": {name: value / seconds for name, value in stages.items()},
+            **self.learned(),
+            **({"environment": dict(zip(names, told, strict=True))} if names else {}),
+            **({} if self._timing is None else self._timing.figures()),
+        }
 
     def draw_figures(self) -> list[dict[str, JsonValue]]:
         """The means of each replay, empty before the first draw. Distances are NaN if no draw of the replay ranked."""
@@ -104,37 +115,38 @@ class Interval:
                 "distance_drawn": row[DISTANCE_DRAWN] / (row[RANKED] or float("nan")),
                 "distance_candidates": row[DISTANCE_CANDIDATES] / (row[RANKED] or float("nan")),
             }
-            for row in self._draw_sums
+            for row in self._draw_sums.tolist()
         ]
 
     def draw_seconds(self) -> list[float]:
         """The time that the draws took, for each replay."""
-        return [row[SECONDS] for row in self._draw_sums]
+        seconds: list[float] = self._draw_sums[:, SECONDS].tolist()
+        return seconds
 
     def state_dict(self, seconds: float) -> dict[str, Any]:
         """For a checkpoint written after `seconds` of training; the resumed run continues the interval."""
-        sums = [] if self._figure_sums is None else self._figure_sums.tolist()
         return {
             "begun_steps": self.begun_steps,
             "seconds": seconds - self.begun_seconds,
             "stage_seconds": dict(self.stage_seconds),
-            "learned": dict(zip(self._figure_names, sums, strict=True)),
             "updates": self.updates,
+            "figure_names": list(self._figure_names),
+            "figure_sums": self._figure_sums.tolist(),
             "lags": [self._lag_sum, self._lag_count, self._lag_max],
             "draws": self._draws,
-            "draw_sums": [list(row) for row in self._draw_sums],
-            "reported_info": dict(zip(self._layout.reported_info, self.reported_info.tolist(), strict=True)),
+            "draw_sums": self._draw_sums.tolist(),
+            "reported_info": self.reported_info.tolist(),
+            "action_timing": None if self._timing is None else self._timing.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any], seconds: float) -> None:
         self.begin(seconds - state["seconds"], int(state["begun_steps"]))
         self.stage_seconds |= state["stage_seconds"]
-        if state["learned"]:
-            self._figure_names = tuple(state["learned"])
-            self._figure_sums = torch.tensor(list(state["learned"].values()), dtype=torch.float32)
         self.updates, self._draws = int(state["updates"]), int(state["draws"])
+        self._figure_names, self._figure_sums = tuple(state["figure_names"]), torch.tensor(state["figure_sums"])
         self._lag_sum, self._lag_count, self._lag_max = map(int, state["lags"])
-        self._draw_sums = [list(map(float, row)) for row in state["draw_sums"]]
-        for name, sums in state["reported_info"].items():  # the environment may report others by now
-            if name in self._layout.reported_info:
-                self.reported_info[self._layout.reported_info.index(name)] = sums
+        self._draw_sums = np.array(state["draw_sums"], float).reshape(-1, SUMS)
+        if len(state["reported_info"]) == len(self.reported_info):  # the environment may report others by now
+            self.reported_info += np.array(state["reported_info"], float).reshape(-1, 2)
+        if self._timing is not None and state["action_timing"] is not None:
+            self._timing.load_state_dict(state["action_timing"])

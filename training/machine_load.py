@@ -10,23 +10,12 @@ import torch
 from numpy.typing import NDArray
 
 from machine.device import gpu_memory_mb, gpu_utilization
+from run_files.metrics import JsonValue
 from workers.worker_clock import CPU, STAGES, WorkerTimes
 from workers.worker_pool import WorkerPool
 
 MEMORY_SECONDS = 5.0  # between two measurements of memory: with many workers, each takes milliseconds
 SAMPLE_SECONDS = 1.0  # between two samples of the GPU
-
-
-class Load(NamedTuple):
-    """Figures over an interval, by their names in metrics.jsonl."""
-
-    cpu_learner: float  # percent of one core
-    cpu_workers: float
-    worker_time_shares: dict[str, float | None]
-    memory_learner_mb: float
-    memory_workers_mb: float
-    gpu_utilization: float | None  # percent
-    gpu_memory_mb: float | None
 
 
 class _Mark(NamedTuple):
@@ -60,18 +49,25 @@ class MachineLoad:
             sample = gpu_utilization(self._device)
             self._gpu_samples += [] if sample is None else [sample]
 
-    def load(self) -> Load:
-        """Figures since the latest report; memory was measured a few seconds ago at most."""
+    def figures(self, frames_per_second: float) -> dict[str, JsonValue]:
+        """Figures since the latest report, by their names in metrics.jsonl; memory was measured a few seconds ago.
+
+        `frames_per_second` are those that this machine plays; what a frame costs is not known if it is 0.
+        """
         now, samples = time.monotonic(), self._gpu_samples
         if now - self._memory_at > MEMORY_SECONDS:
             self._memory, self._memory_at = memory_in_use(self._pool.process_ids()), now
-        return Load(
-            *self._cpu_since(self._last_report),
-            self._shares_since(self._last_report),
-            *self._memory,
-            sum(samples) / len(samples) if samples else gpu_utilization(self._device),
-            gpu_memory_mb(self._device),
-        )
+        learner, workers = self._cpu_since(self._last_report)
+        return {
+            "cpu_learner": learner,  # percent of one core
+            "cpu_workers": workers,
+            "worker_time_shares": self._shares_since(self._last_report),
+            "memory_learner_mb": self._memory[0],
+            "memory_workers_mb": self._memory[1],
+            "gpu_utilization": sum(samples) / len(samples) if samples else gpu_utilization(self._device),
+            "gpu_memory_mb": gpu_memory_mb(self._device),
+            "core_seconds_per_1000_frames": 10 * (learner + workers) / frames_per_second if frames_per_second else None,
+        }
 
     def begin_interval(self) -> None:
         """Called after a report."""

@@ -21,7 +21,7 @@ from run_files.metrics import EVALUATIONS, JsonLinesSink
 from run_files.run_folder import VIDEOS
 from training.checkpoint_saver import CheckpointSaver
 from training.run import Run
-from training.summary import SummaryFile
+from training.summary import write_summary
 from workers.memory.shared_weights import SharedWeights
 
 WAIT_SECONDS = 0.1
@@ -32,9 +32,9 @@ class _GamesUnderWay:
     """The games that evaluate one set of weights."""
 
     checkpoint: Path  # of the policy that plays
-    resources: ExitStack
     players: PlayerPool
-    agent_steps: int
+    resources: ExitStack
+    agent_steps: int  # of the training when they began
     frames: int
     updates: int
     begun: float = field(default_factory=time.monotonic)
@@ -51,10 +51,9 @@ class PeriodicEvaluation:
     has cut short, with its present weights.
     """
 
-    def __init__(self, run: Run, saver: CheckpointSaver, summary: SummaryFile) -> None:
+    def __init__(self, run: Run, saver: CheckpointSaver) -> None:
         self._run = run
         self._saver = saver
-        self._summary = summary
         self._sink = RetryingSink(JsonLinesSink(run.folder / EVALUATIONS), "evaluations", run.announce)
         self._filming = FilmProcesses(run.folder / VIDEOS, self._children())
         self._periods = run.resume.best.evaluated_steps // run.config.test.eval_period
@@ -70,13 +69,18 @@ class PeriodicEvaluation:
 
     def tick(self, timeout: float = 0.0) -> None:
         """Take what the games or the film have come to, after up to `timeout` seconds."""
-        if self._games is not None:
-            self._collect(self._games, timeout)
-        elif self._filming.under_way:
-            try:
+        try:
+            if self._games is not None:
+                self._games.results += self._games.players.wait(timeout)
+                if not self._games.players.has_unfinished_games:
+                    self._conclude(self._games)
+                    self._end_games()
+            elif self._filming.under_way:
                 self._filming.wait(timeout)
-            except WorkersFailedError as error:
-                self._run.announce(str(error))
+        except WorkersFailedError as error:
+            steps = "" if self._games is None else f"the evaluation at {self._games.agent_steps:,} agent steps failed: "
+            self._run.announce(f"{steps}{error}")
+            self._end_games()
 
     def start_if_due(self) -> None:
         """Called after an update."""
@@ -101,15 +105,15 @@ class PeriodicEvaluation:
     def close(self) -> None:
         """Drop the evaluation under way, and free its resources."""
         if self._games is not None:
-            steps = self._games.agent_steps
-            self._run.announce(f"the evaluation at {steps:,} agent steps is not finished and is dropped")
-            self._end(self._games)
+            steps = f"{self._games.agent_steps:,} agent steps"
+            self._run.announce(f"the evaluation at {steps} is not finished and is dropped")
+        self._end_games()
         self._filming.close()
         self._sink.close()
 
     def _wait(self, goes_on: Callable[[], bool] = lambda: True) -> None:
         while self.under_way and not self._run.stop.requested and goes_on():
-            self._summary.write_if_due()
+            write_summary(self._run, if_due=True)
             self.tick(WAIT_SECONDS)
 
     def _begin(self) -> None:
@@ -118,23 +122,23 @@ class PeriodicEvaluation:
             self._saver.save(with_replays=False)
         if self._saver.saved_updates != updates:
             return  # nothing could be written; the saver has announced it
-        progress = run.progress
         with ExitStack() as undo:
             try:
                 checkpoint = undo.enter_context(kept(self._saver.folder / checkpoint_name(updates)))
-                players = self._start_games(undo)
+                weights = undo.enter_context(closing(SharedWeights(weight_count(run.learner.network))))
+                weights.publish(0, flat_weights(run.learner.network))
+                games = range(run.config.test.eval_episode_count)
+                players = undo.enter_context(closing(PlayerPool(self._children(), self._player(weights), 1, games)))
             except (OSError, WorkersFailedError) as error:
                 why = error.strerror if isinstance(error, OSError) else error
-                run.announce(f"no evaluation at {progress.agent_steps:,} agent steps: {why}")
+                run.announce(f"no evaluation at {run.progress.agent_steps:,} agent steps: {why}")
                 return
-            resources = undo.pop_all()
-        self._games = _GamesUnderWay(checkpoint, resources, players, progress.agent_steps, progress.frames, updates)
+            begun_at = run.progress.agent_steps, run.progress.frames, updates
+            self._games = _GamesUnderWay(checkpoint, players, undo.pop_all(), *begun_at)
 
-    def _start_games(self, resources: ExitStack) -> PlayerPool:
+    def _player(self, weights: SharedWeights) -> PlayerProcess:
         run, config, timing = self._run, self._run.config, self._run.progress.action_timing
-        weights = resources.enter_context(closing(SharedWeights(weight_count(run.learner.network))))
-        weights.publish(0, flat_weights(run.learner.network))
-        player = PlayerProcess(
+        return PlayerProcess(
             series=self._series(run.progress.agent_steps),
             network=config.network,
             layout=run.layout,
@@ -144,9 +148,6 @@ class PeriodicEvaluation:
             realtime=as_trained(config.realtime, None if timing is None else timing.action_ms),
             inference_processes=run.machine.inference_processes,
             timeout=config.workers.worker_timeout,
-        )
-        return resources.enter_context(
-            closing(PlayerPool(self._children(), player, 1, range(config.test.eval_episode_count)))
         )
 
     def _series(self, agent_steps: int) -> GameSeries:
@@ -161,27 +162,16 @@ class PeriodicEvaluation:
             logged=games if config.test.render else 0,
         )
 
-    def _collect(self, games: _GamesUnderWay, timeout: float) -> None:
-        """Take the results of games that have ended; after the last one, conclude the evaluation."""
-        try:
-            games.results += games.players.wait(timeout)
-        except WorkersFailedError as error:
-            self._end(games)
-            self._run.announce(f"the evaluation at {games.agent_steps:,} agent steps failed: {error}")
-            return
-        if not games.players.has_unfinished_games:
-            self._conclude(games)
-            self._end(games)
-
-    def _end(self, games: _GamesUnderWay) -> None:
-        games.resources.close()
-        self._games = None
+    def _end_games(self) -> None:
+        if self._games is not None:
+            self._games.resources.close()
+            self._games = None
 
     def _conclude(self, games: _GamesUnderWay) -> None:
-        """Keep the checkpoint if it is the best so far, and report."""
-        best, results = self._run.resume.best, sorted(games.results)
+        """Keep the checkpoint if it is the best so far, report, and begin the film."""
+        run, best, results = self._run, self._run.resume.best, sorted(games.results)
         best.evaluated_steps = games.agent_steps
-        figures = score_figures(results, self._run.config.environment.env)
+        figures = score_figures(results, run.config.environment.env)
         mean = figures["return_mean"]
         is_best = best.is_best_evaluation(mean)
         if is_best:
@@ -189,7 +179,7 @@ class PeriodicEvaluation:
                 games.checkpoint.replace(self._saver.folder / BEST_EVAL)
                 best.eval_mean = mean
             except OSError as error:
-                self._run.announce(f"{BEST_EVAL} cannot be written ({error.strerror}); the one before it is kept")
+                run.announce(f"{BEST_EVAL} cannot be written ({error.strerror}); the one before it is kept")
         self._sink.write(
             {
                 "time": time.time(),
@@ -202,14 +192,11 @@ class PeriodicEvaluation:
                 "best_eval_return_mean": best.eval_mean,
             }
         )
-        self._run.announce(
+        run.announce(
             f"evaluation at {games.agent_steps:,} agent steps: mean return {score(mean)} "
             f"of {len(results)} games{', the best so far' if is_best else ''}"
         )
-        if self._run.config.test.render:
-            self._film(games.agent_steps, results)
-
-    def _film(self, agent_steps: int, results: list[GameResult]) -> None:
-        median = sorted(results, key=lambda result: result.return_)[len(results) // 2]
-        showing = LoggedGame(self._series(agent_steps), median)
-        self._filming.begin(showing, f"evaluation_{agent_steps:010}", low_priority=True)
+        if run.config.test.render:
+            median = sorted(results, key=lambda result: result.return_)[len(results) // 2]
+            showing = LoggedGame(self._series(games.agent_steps), median)
+            self._filming.begin(showing, f"evaluation_{games.agent_steps:010}", low_priority=True)

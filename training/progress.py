@@ -58,7 +58,7 @@ class Progress:
         self.action_timing = action_timing
         self.goal_reached = False  # whether `return_mean`, over a full window, was at least `stop_at_return`
         self._speed_marks: deque[tuple[float, int]] = deque()  # (seconds, agent steps)
-        self.interval = Interval(layout)
+        self.interval = Interval(layout, action_timing)
         self._stage_seconds = dict.fromkeys(STAGES, 0.0)  # since the first unroll of this run
         self._first_unroll_at = 0.0
 
@@ -68,53 +68,47 @@ class Progress:
         `updates` is the learner's count. It is stored here too, where it can be read without the weights.
         """
         timing = self.action_timing
-        interval = self.interval.state_dict(self.seconds)
         return {
-            "agent_steps": self.agent_steps,
-            "frames": self.frames,
+            **self._counts(),
             "updates": updates,
-            "episodes": self.episodes,
-            "seconds": self.seconds,
             "recent_returns": list(self.recent_returns),
-            "return_max": self.return_max,
             "return_min": self.return_min,
             "reached_goal": self._stop_at_return if self.goal_reached else None,
             "action_ms": None if timing is None else timing.action_ms,
             "inference_processes": 0 if timing is None else timing.processes,
-            "interval": interval if timing is None else {**interval, "action_timing": timing.state_dict()},
+            "interval": self.interval.state_dict(self.seconds),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue the counters of the parent. Where its interval is None, a new one begins."""
-        counts = [int(state[name]) for name in ("agent_steps", "episodes", "updates", "frames")]
-        self._parent_seconds = float(state["seconds"])
-        if min(*counts, self._parent_seconds) < 0:
-            raise ValueError("a counter is below 0")
-        self.agent_steps, self.episodes, self.updates, self._parent_frames = counts
-        self.parent_steps = self.agent_steps
+        names = ("agent_steps", "episodes", "updates", "frames")
+        self.agent_steps, self.episodes, self.updates, self._parent_frames = (int(state[name]) for name in names)
+        self._parent_seconds, self.parent_steps = float(state["seconds"]), self.agent_steps
         self.begin()
         self.recent_returns.extend(map(float, state["recent_returns"]))
         self.return_max, self.return_min = (
             None if state[name] is None else float(state[name]) for name in ("return_max", "return_min")
         )
-        timing, interval = self.action_timing, state["interval"]
-        if timing is not None:
-            timing.action_ms_before = state["action_ms"]
-        if interval is None:
+        if state["interval"] is None:
             self.interval.begin(self._parent_seconds, self.agent_steps)
-            return
-        self.interval.load_state_dict(interval, self._parent_seconds)
-        if timing is not None and "action_timing" in interval:
-            timing.load_state_dict(interval["action_timing"])
+        else:
+            self.interval.load_state_dict(state["interval"], self._parent_seconds)
+        if self.action_timing is not None:
+            self.action_timing.action_ms_before = state["action_ms"]
 
     def begin(self) -> None:
         """Training time counts from here on, not the preparations before."""
         self._begun = time.monotonic() - self._parent_seconds
+        self._ended: float | None = None
+
+    def end(self) -> None:
+        """Later evaluations of the policy do not count as training time."""
+        self._ended = time.monotonic()
 
     @property
     def seconds(self) -> float:
         """Training time."""
-        return time.monotonic() - self._begun
+        return (time.monotonic() if self._ended is None else self._ended) - self._begun
 
     @property
     def unrolls_left(self) -> int:
@@ -172,14 +166,12 @@ class Progress:
         episodes = []
         for t in np.flatnonzero(lengths):
             game_return = float(self._layout.array(row, "game_returns")[t])
-            worker = int(self._layout.array(row, "environment_id")) // self._environments_per_worker
-            worker += self._first_worker
+            worker = (
+                self._first_worker + int(self._layout.array(row, "environment_id")) // self._environments_per_worker
+            )
             episodes.append(Episode(self.agent_steps + int(t) + 1, game_return, int(lengths[t]), worker))
         self._count_episodes(episodes)
-        if self._layout.reported_info:
-            self.interval.reported_info += self._layout.array(row, "reported_info")
-        if self.action_timing is not None:
-            self.action_timing.add(row)
+        self.interval.add_unroll(row)
         frames = int(self._layout.array(row, "played_frames")) if self._layout.real_time else 0
         self._played_frames += frames
         self.agent_steps += self._layout.unroll_length
@@ -225,11 +217,6 @@ class Progress:
         return self.agent_steps - self.interval.begun_steps
 
     @property
-    def anything_new(self) -> bool:
-        """Whether anything happened since the latest report."""
-        return bool(self.steps_since_report > 0 or self.interval.updates > 0)
-
-    @property
     def interval_seconds(self) -> float:
         return max(self.seconds - self.interval.begun_seconds, 1e-9)
 
@@ -260,42 +247,28 @@ class Progress:
 
     def counters(self) -> dict[str, JsonValue]:
         """What has been counted since the start of the run and its parents, by the names in metrics.jsonl."""
+        return {"time": time.time(), **self._counts(), "return_mean": self.return_mean}
+
+    def _counts(self) -> dict[str, JsonValue]:
         return {
-            "time": time.time(),
             "seconds": self.seconds,
             "agent_steps": self.agent_steps,
             "frames": self.frames,
             "updates": self.updates,
             "episodes": self.episodes,
-            "return_mean": self.return_mean,
             "return_max": self.return_max,
         }
 
     def figures(self) -> dict[str, JsonValue]:
         """The counters and the figures of the interval since the latest report, by the names in metrics.jsonl."""
-        seconds, interval = self.interval_seconds, self.interval
-        lag_mean, lag_max = interval.lag()
-        per_update = 1000 / interval.updates if interval.updates else None
-        stages = interval.stage_seconds
         return {
             **self.counters(),
-            "steps_per_second": self.steps_since_report / seconds,
+            "steps_per_second": self.steps_since_report / self.interval_seconds,
             "frames_per_second": self.interval_frames_per_second,
-            "policy_lag_mean": lag_mean,
-            "policy_lag_max": lag_max,
-            "updates_per_second": interval.updates / seconds,
-            "learner_wait_fraction": stages["wait"] / seconds,
-            "update_ms": per_update and per_update * stages["update"],
-            "publish_ms": per_update and per_update * stages["publish"],
             "unrolls_accepted": self.steps_since_report // self._layout.unroll_length,
-            "time_shares": {name: value / seconds for name, value in stages.items()},
-            **interval.figures(),
-            **interval.environment_figures(),
-            **({} if self.action_timing is None else self.action_timing.figures()),
+            **self.interval.figures(self.interval_seconds),
         }
 
     def begin_interval(self) -> None:
         """Called after a report."""
-        if self.action_timing is not None:
-            self.action_timing.begin()
         self.interval.begin(self.seconds, self.agent_steps)

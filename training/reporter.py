@@ -51,7 +51,7 @@ class Reporter:
 
     def report(self) -> None:
         """Write one report of the interval since the latest one. With several learners, all call this together."""
-        of_batch = list(self._run.progress.interval.figures())
+        of_batch = list(self._run.progress.interval.learned())
         self._before = report = self._figures()
         self._run.progress.begin_interval()
         self.load.begin_interval()
@@ -59,10 +59,8 @@ class Reporter:
 
     def _figures(self) -> Report:
         """Everything that is reported, by the names in metrics.jsonl: a new figure of any of these parts is, too."""
-        actors, progress, load = self._run.actors, self._run.progress, self.load.load()
-        nodes, speed = actors.node_figures(), progress.interval_frames_per_second
-        # What a frame costs is not known if other machines have played, too.
-        cost = 10 * (load.cpu_learner + load.cpu_workers) / speed if speed and not nodes else None
+        actors, progress = self._run.actors, self._run.progress
+        nodes = actors.node_figures()
         return {
             **dict.fromkeys(LEARNER_FIGURES),
             **self._replay_figures(),
@@ -70,8 +68,7 @@ class Reporter:
             "rounds_under_way": actors.pool.rounds_under_way,
             "worker_restarts": actors.pool.restarts,
             "failed_resets": actors.pool.failed_resets,
-            **load._asdict(),
-            "core_seconds_per_1000_frames": cost,
+            **self.load.figures(0.0 if nodes else progress.interval_frames_per_second),
             **({"nodes": nodes} if nodes else {}),
         }
 
@@ -89,7 +86,7 @@ class Reporter:
 
     def _status(self) -> Status:
         progress, mix, pool, figures = self._run.progress, self._run.mix, self._run.actors.pool, self._figures()
-        self._learned = progress.interval.figures() or self._learned
+        self._learned = progress.interval.learned() or self._learned
         if self._before and progress.interval_seconds < MIN_INTERVAL_SECONDS:
             figures = {**self._before, **progress.counters()}
         return Status(

@@ -1,43 +1,92 @@
 """What a run begins with: everything of the run that it resumes, the weights of another one, or nothing."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from agents.learner import Learner
 from agents.network import ActorCritic
 from agents.spaces import check_observations, check_spaces
 from agents.torsos.own_torso import note_on_source
 from option_flags import Config
-from options.rules import UsageError
 from replay.mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import (
     BEST_EVAL,
-    CONTENT_ERRORS,
-    FOREIGN,
     Checkpoint,
+    InvalidCheckpointError,
     checkpoint_name,
-    in_one_line,
     link,
+    read_checkpoint,
     refusing_foreign_content,
     write_checkpoint,
 )
+from run_files.metrics import EVALUATIONS, last_report
 from run_files.replay_file import DamagedFileError, read_tensor_file
 from run_files.run_folder import BEST, CHECKPOINTS, NUMBERED_REPLAYS, remove_abandoned
-from training.best_so_far import BestSoFar
 
+MIN_GAMES = 20  # games that a best mean return needs, or a full window where the window is smaller
 REPLAYS_DEPEND_ON = ("replay_parameters", "use_replay_compression")  # what fits them besides the unrolls' layout
 
 
 @dataclass
-class SavedReplays:
+class BestSoFar:
+    """The highest mean returns of a run and its parents; best.pt and best_eval.pt are the checkpoints with them."""
+
+    return_mean: float | None = None
+    return_steps: int | None = None  # agent steps of best.pt
+    eval_mean: float | None = None
+    evaluated_steps: int = 0  # agent steps up to which no evaluation is due any more
+
+    @classmethod
+    def of_parent(cls, parent: Checkpoint, eval_period: int) -> Self:
+        """The best results of the parent, whose best files may be newer than the checkpoint that is resumed.
+
+        `eval_period` is that of the resumed run. With another one than the parent's, nothing is due at its start.
+        """
+        progress = parent.content["progress"]
+        best = cls(eval_mean=progress["best_eval_mean"], evaluated_steps=int(progress["evaluated_steps"]))
+        with suppress(OSError, ValueError):  # there is none, or it is damaged: a resume works without it
+            evaluation: dict[str, Any] = last_report(parent.run_folder / EVALUATIONS) or {}
+            best.eval_mean = evaluation.get("best_eval_return_mean", best.eval_mean)
+            best.evaluated_steps = evaluation.get("agent_steps", best.evaluated_steps)
+        same_period = parent.config.test.eval_period == eval_period
+        best.evaluated_steps = min(best.evaluated_steps, parent.agent_steps) if same_period else parent.agent_steps
+        if parent.path.parent.name != CHECKPOINTS:  # best files beside a checkpoint elsewhere may be of another run
+            return cls(evaluated_steps=best.evaluated_steps)
+        with suppress(InvalidCheckpointError):  # there is none, or it is damaged: the next one is the best
+            kept = read_checkpoint(parent.path.parent / BEST)
+            best.return_mean, best.return_steps = kept.content["progress"]["best_return_mean"], kept.agent_steps
+        return best
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "best_return_mean": self.return_mean,
+            "best_return_steps": self.return_steps,
+            "best_eval_mean": self.eval_mean,
+            "evaluated_steps": self.evaluated_steps,
+        }
+
+    def is_best_return(self, mean: float | None, games: int, window: int) -> bool:
+        """Whether `mean`, over the latest `games` of at most `window` games, is the highest so far."""
+        if mean is None or games < min(MIN_GAMES, window):
+            return False
+        return self.return_mean is None or mean > self.return_mean
+
+    def is_best_evaluation(self, mean: float) -> bool:
+        return self.eval_mean is None or mean > self.eval_mean
+
+
+class SavedReplays(NamedTuple):
     """The replays that a run begins with; they are empty where `mix` is None."""
 
     mix: dict[str, Any] | None = None  # the state of the mix; it maps the file
     with_queues: bool = False  # whether its queues and prepared batches are those of this run at this checkpoint
     path: Path | None = None
-    is_needed: bool = False  # whether a resume of this run may need the file until this run has saved its own
+
+
+NO_REPLAYS = SavedReplays()
 
 
 @dataclass
@@ -55,7 +104,7 @@ class Resume:
     keeps_background: bool = False  # of those weights; in another game it is measured anew
     best: BestSoFar = field(default_factory=BestSoFar)
     progress: dict[str, Any] | None = None  # the parent's counters, as far as they go on
-    replays: SavedReplays = field(default_factory=SavedReplays)
+    replays: SavedReplays = NO_REPLAYS
     in_flight: dict[str, Any] | None = None  # the workers' games and untaken unrolls; None: new games begin
 
     @property
@@ -86,7 +135,7 @@ class Resume:
             return
         path = self.parent.path
         remove_abandoned(path.parent)
-        if self.replays.is_needed and self.replays.path is not None and config.saves_replays:
+        if self.replays.path is not None and config.saves_replays:  # needed until this run has saved its own
             link(self.replays.path, checkpoints / self.replays.path.name)
         own = {
             "options": config.flags(),
@@ -110,16 +159,10 @@ class Resume:
             learner.keep_background(self.weights_from.updates)
 
     def restore_replays(self, mix: Mix) -> None:
-        """Load the replays if they were saved. Of a file that was edited, raises a UsageError that names it."""
-        replays, self.replays.mix = self.replays.mix, None  # ends the mapping of the file
-        if replays is not None:
-            try:
-                mix.load_state_dict(replays, with_queues=self.replays.with_queues)
-            except CONTENT_ERRORS as error:
-                raise UsageError(
-                    f"--load_model_url: {self.replays.path} {FOREIGN} ({in_one_line(error)}); the run can be resumed "
-                    "without this file."
-                ) from None
+        """Load the replays if they were saved."""
+        if self.replays.mix is not None:
+            mix.load_state_dict(self.replays.mix, self.replays.with_queues)
+            self.replays = NO_REPLAYS  # ends the mapping of the file
 
 
 def load_weights(source: Checkpoint, network: ActorCritic, config: Config, layout: UnrollLayout) -> Resume:
@@ -178,8 +221,6 @@ def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:
     if parent is None:
         return config.planned_updates, chosen or config.planned_updates
     planned, before = int(parent.content["planned_updates"]), parent.config
-    if planned < 1:
-        raise ValueError(f"planned_updates is {planned}")
     same_updates = config.agent_steps_per_update == before.agent_steps_per_update
     if not same_updates or config.run.environment_max_steps != before.run.environment_max_steps:
         steps_left = config.run.environment_max_steps - parent.agent_steps
@@ -218,41 +259,35 @@ def inherited_progress(parent: Checkpoint, config: Config) -> dict[str, Any]:
 
 def read_saved_replays(parent: Checkpoint, config: Config, layout: UnrollLayout) -> tuple[SavedReplays, list[str]]:
     """The newest replays that are not newer than the checkpoint, if they fit the run; and lines for the user."""
+
+    def empty(why: str) -> tuple[SavedReplays, list[str]]:
+        return NO_REPLAYS, [f"the replays start empty: {why}"]
+
     files = sorted(parent.path.parent.glob(NUMBERED_REPLAYS))
     path = next((path for path in reversed(files) if path.name <= parent.replay_path.name), None)
     if path is None:
-        return _empty("none were saved") if config.replay.longest_warmup else (SavedReplays(), [])
-    before, options = parent.config, config.replay
+        return empty("none were saved") if config.replay.longest_warmup else (NO_REPLAYS, [])
     try:
         saved = read_tensor_file(path)
-        unroll, agent_steps, mix = saved["unroll"], saved["agent_steps"], saved["mix"]
-        prepared = len(mix["prepared"])
     except (DamagedFileError, OSError) as error:
-        return _empty(str(error))
-    except CONTENT_ERRORS as error:
-        return _empty(f"{path} {FOREIGN} ({in_one_line(error)})")
+        return empty(str(error))
+    before, options = Config.from_flags(saved["options"]), config.replay
     same = all(getattr(before.replay, name) == getattr(options, name) for name in REPLAYS_DEPEND_ON)
     same &= before.environment == config.environment and before.learners.learners == config.learners.learners
-    if not same or unroll != layout.fingerprint:
-        return _empty(
+    if not same or saved["unroll"] != layout.fingerprint:
+        return empty(
             "the saved ones are of another layout or environment, of other --replay_parameters or other --learners"
         )
-    is_newest = path == parent.replay_path and agent_steps == parent.agent_steps
+    is_newest = path == parent.replay_path and saved["agent_steps"] == parent.agent_steps
     # What a queue holds follows from the batch size and its uses; that of the other replays does not.
-    with_queues = (
-        is_newest and before.replay.batch_size == options.batch_size and before.batch_uses == config.batch_uses
-    )
+    same_queues = before.replay.batch_size == options.batch_size and before.batch_uses == config.batch_uses
+    with_queues, prepared = is_newest and same_queues, len(saved["mix"]["prepared"])
     notes = []
     if prepared and with_queues and not options.caching:
         notes.append(f"batches that were mixed ahead are dropped ({prepared}), because this run has no --caching")
     if not is_newest:
         notes.append(f"the replays are those of {path.name}, which is older than the checkpoint")
-    # With another batch size, the next resume would load its queues, which fit the old batch size.
-    return SavedReplays(mix, with_queues, path, is_needed=with_queues or not is_newest), notes
-
-
-def _empty(why: str) -> tuple[SavedReplays, list[str]]:
-    return SavedReplays(), [f"the replays start empty: {why}"]
+    return SavedReplays(saved["mix"], with_queues, path), notes
 
 
 def saved_games(parent: Checkpoint, config: Config, worker_count: int) -> dict[str, Any] | None:

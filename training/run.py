@@ -1,22 +1,45 @@
-"""A training run as an object: what its parts share."""
+"""A training run as an object: what its parts share, and how it is checked and prepared before it starts."""
 
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from agents.learner import Learner
 from agents.network import ActorCritic
+from agents.spaces import read_spec, unroll_layout
+from cluster.check import check_cluster, check_combinations
 from learners.agreement import Agreement, GroupAgreement
-from learners.group import LearnerGroup, OneLearner
-from machine.machine_setup import Machine
+from learners.group import LearnerGroup, OneLearner, agreed
+from learners.rank import tell_folder
+from learners.shares import folder_of, parent_of, part_of, use_own_cores
+from machine.machine_setup import Machine, prepare_machine, settle_seed
 from machine.stop_signals import StopSignals
 from option_flags import Config
+from options.rules import UsageError
 from replay.mix import Mix
 from replay.unroll_layout import UnrollLayout
 from reports.console import Console
+from reports.hints import changed_options
+from reports.sinks import check_sinks
+from run_files.checkpoint import Checkpoint, refusing_foreign_content
+from run_files.inherited_options import check_playable, check_resumable
+from run_files.run_folder import CHECKPOINTS, CONFIG, create_run_folder, write_json
+from training.action_timing import make_timing
+from training.memory_budget import plan_memory
 from training.progress import Progress
-from training.resume import Resume
+from training.resume import Resume, load_weights, plan_resume, plan_updates
 from workers.actors import Actors
-from wrappers.environment import MakeWatchedEnvironment
+from workers.delayed_rollout import rounds_behind
+from workers.realtime.requirements import check_realtime, open_unrolls
+from wrappers.environment import EnvironmentSpec, MakeWatchedEnvironment
+
+OF_PICTURES = ("frames_stacked", "grayscaling_frames", "frame_scale_resolution", "largest_pixel")
 
 Status = Literal["running", "finished", "stopped", "failed"]
 
@@ -50,8 +73,138 @@ class Run:
         # One learner agrees with itself.
         self.agreement = GroupAgreement(learners) if isinstance(learners, LearnerGroup) else Agreement()
         self.status: Status = "running"
+        self.summary_written_at = 0.0
         self.last_lines: list[str] = []  # filled when training has ended; printed after all other messages
 
     def announce(self, sentence: str) -> None:
         """Print a sentence, and keep it in the run's folder."""
         self.console.message(sentence)
+
+
+def set_up_run(
+    config: Config,
+    make_environment: MakeWatchedEnvironment,
+    source: Checkpoint | None = None,
+    learners: OneLearner | None = None,
+) -> Run:
+    """Choose what the flags leave open, and raise a UsageError for what cannot work on this machine.
+
+    `source` is the checkpoint that is resumed. With --load_weights_only, a new run starts from its weights.
+    """
+    run = Run(make_environment, learners or OneLearner())
+    weights_only, rank = config.run.load_weights_only, run.rank
+    if source is not None:
+        (check_playable if weights_only else check_resumable)(config, source)
+    if rank.is_first:  # the others have none, and may be on machines that cannot
+        check_sinks(config.report)
+    if config.cluster.cluster is not None and rank.size == 1:
+        check_combinations(config)
+        check_cluster(config.cluster.cluster)
+    run.config = config = agreed(settle_seed(config), run.learners)
+    torch.manual_seed(config.seed)  # that of the first learner
+    use_own_cores(rank)
+    run.part = part_of(config, rank)
+    run.machine = prepare_machine(run.part)
+    spec = read_spec(config, make_environment)
+    run.layout = unroll_layout(config, spec)
+    run.network = ActorCritic(config.network, run.layout, run.machine.precision)
+    run.notes = [*plan_processes(run), *environment_notes(config, spec)]
+    run.first_worker = sum(run.learners.of_all(run.machine.worker_count)[: rank.index])
+    with refusing_foreign_content(source):
+        run.resume = plan_start(run, source)
+        timing = make_timing(config, run.layout, run.machine.inference_processes)
+        run.progress = Progress(config, run.layout, timing, rank, run.first_worker)
+        if run.resume.progress is not None:
+            run.progress.load_state_dict(run.resume.progress)
+    # The others may have counted some steps more or fewer than the first one.
+    run.resume.planned_updates, run.resume.schedule_updates = run.learners.from_first(
+        (run.resume.planned_updates, run.resume.schedule_updates)
+    )
+    return run
+
+
+def plan_start(run: Run, source: Checkpoint | None) -> Resume:
+    """What the run begins with."""
+    if source is None:
+        return Resume(*plan_updates(None, run.config))
+    if run.config.run.load_weights_only:
+        return load_weights(source, run.network, run.config, run.layout)
+    parent = parent_of(run.rank, source)
+    return plan_resume(parent, run.network, run.config, run.layout, run.machine.worker_count)
+
+
+def plan_processes(run: Run) -> list[str]:
+    """Settle the inference processes of games in real time, and check that everything fits into the memory.
+
+    Returns lines for the user.
+    """
+    part, layout, machine, make_environment = run.part, run.layout, run.machine, run.make_environment
+    workers, environments = machine.worker_count, part.workers.envs_per_worker
+    processes = check_realtime(part, layout, make_environment, workers, environments, machine.worker_precision)
+    run.machine = replace(machine, inference_processes=processes)
+    unrolls = workers * machine.slots_per_worker * environments
+    unrolls += open_unrolls(processes, layout.unroll_length, workers, environments)
+    if not layout.real_time and layout.delayed_actions:
+        unrolls += (1 + rounds_behind(run.config.environment, layout.unroll_length)) * workers * environments
+    memory = plan_memory(part, layout, make_environment, unrolls)
+    memory.check(workers, environments, run.rank.local_size)
+    return memory.described()
+
+
+def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:
+    """Lines about options of pictures where there are none, and about an environment that no run can save."""
+    without_pictures = [] if spec.has_picture else [name for name in OF_PICTURES if name in changed_options(config)]
+    notes = [f"--{name} has no effect on observations without a picture" for name in without_pictures]
+    if config.run.reproducible and not spec.can_snapshot:
+        notes.append(
+            f"the state of {config.environment.env} cannot be saved: a resumed run begins new episodes, so it differs "
+            "from a run without a break"
+        )
+    return notes
+
+
+@contextmanager
+def folder_of_run(run: Run) -> Iterator[Path]:
+    """The run's folder, which the first learner makes; or within it, the folder of another learner.
+
+    A run that is refused before it has played leaves none.
+    """
+    learners, rank = run.learners, run.rank
+    if rank.is_first:
+        folder = make_run_folder(run)
+        tell_folder(folder)
+        learners.from_first(str(folder))
+    else:
+        folder = folder_of(rank, Path(learners.from_first(None)))
+        (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+        run.resume.copy_checkpoints(folder / CHECKPOINTS, run.config)
+    try:
+        yield folder
+    except UsageError:
+        if run.progress.agent_steps == run.progress.parent_steps:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def make_run_folder(run: Run) -> Path:
+    """A new folder with config.json and a folder for checkpoints; a resumed run starts with its parent's checkpoint."""
+    options, folder = run.config.run, None
+    try:
+        folder = create_run_folder(Path(options.results_dir), run.config.environment.env, time.time(), options.run_name)
+        described = {
+            "options": run.config.flags(),
+            "machine": run.machine.described(),
+            "network": run.network.torso_name,
+            **run.resume.described(),
+        }
+        write_json(folder / CONFIG, described)
+        (folder / CHECKPOINTS).mkdir()
+        run.resume.copy_checkpoints(folder / CHECKPOINTS, run.config)
+        return folder
+    except OSError as error:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise UsageError(
+            f"--results_dir={options.results_dir} cannot be written ({error.strerror}); "
+            "a folder that you can write to would be right."
+        ) from None

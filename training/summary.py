@@ -2,9 +2,9 @@
 
 import shlex
 import time
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from machine.capacity import usable_cores
 from machine.program import command_of
@@ -21,67 +21,50 @@ from training.run import Run
 LEAST_SECONDS = 5.0  # between two reports that rewrite the file: it is synced to the disk while the learner waits
 
 
-class SummaryFile:
-    """Writes `summary.json` atomically: on entering and leaving its `with` block, and while the run goes on.
+@contextmanager
+def summarised(run: Run) -> Iterator[None]:
+    """Write `summary.json` at the start and at the end of the block, where an error that leaves it is the reason."""
+    write_summary(run)
+    try:
+        yield
+    except BaseException as error:
+        run.status = "failed"
+        write_summary(run, str(error) or type(error).__name__)
+        raise
+    write_summary(run, why_ended(run))
 
-    An error that leaves the block is recorded as the reason why the run failed. A file that cannot be written is tried
-    again at the next report. Of several learners, the first one writes it.
+
+def write_summary(run: Run, why: str | None = None, if_due: bool = False) -> None:
+    """Write `summary.json` atomically; `why` tells why the run has ended. Of several learners, the first one writes it.
+
+    With `if_due`, as after reports and while the run waits, it is written every few seconds: who is silent for long
+    counts as lost. A file that cannot be written is tried again then.
     """
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._seconds: float | None = None  # of training, once it has ended
-        self._written_at = 0.0
-
-    def __enter__(self) -> Self:
-        self.write()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self.write("failed", str(error) or type(error).__name__)
-        else:
-            self.write(self._run.status, why_ended(self._run))
-
-    def training_ended(self) -> None:
-        """Later evaluations of the policy do not count as training time."""
-        self._seconds = self._run.progress.seconds
-
-    def write_if_due(self) -> None:
-        """Called after reports, and again and again while the run waits: who is silent for long counts as lost."""
-        if time.monotonic() - self._written_at >= LEAST_SECONDS:
-            self.write()
-
-    def write(self, status: str = "running", why: str | None = None) -> None:
-        """Write the file now, as when a checkpoint was written, which it names."""
-        run, progress, best = self._run, self._run.progress, self._run.resume.best
-        if not run.rank.is_first:
-            return
-        self._written_at = time.monotonic()
-        checkpoint = checkpoint_to_use(run.folder / CHECKPOINTS)
-        seconds = progress.seconds if self._seconds is None else self._seconds
-        summary: dict[str, Any] = {
-            "status": status,
-            "why": why,
-            "time": time.time(),
-            "agent_steps": progress.agent_steps,
-            "frames": progress.frames,
-            "updates": progress.updates,
-            "episodes": progress.episodes,
-            "seconds": seconds,
-            "steps_per_second": progress.agent_steps / max(seconds, 1e-9),
-            "return_mean": progress.return_mean,
-            "return_max": progress.return_max,
-            "best_return_mean": best.return_mean,
-            "best_at_agent_steps": best.return_steps,
-            "best_eval_return_mean": best.eval_mean,
-            "checkpoint": checkpoint and str(checkpoint.relative_to(run.folder)),
-            "go_on": checkpoint and go_on_command(run),
-        }
-        with suppress(OSError):
-            write_json(run.folder / SUMMARY, json_safe(summary))
+    progress, best, now = run.progress, run.resume.best, time.monotonic()
+    if not run.rank.is_first or (if_due and now - run.summary_written_at < LEAST_SECONDS):
+        return
+    run.summary_written_at = now
+    checkpoint = checkpoint_to_use(run.folder / CHECKPOINTS)
+    summary: dict[str, Any] = {
+        "status": "running" if why is None else run.status,
+        "why": why,
+        "time": time.time(),
+        "agent_steps": progress.agent_steps,
+        "frames": progress.frames,
+        "updates": progress.updates,
+        "episodes": progress.episodes,
+        "seconds": progress.seconds,
+        "steps_per_second": progress.agent_steps / max(progress.seconds, 1e-9),
+        "return_mean": progress.return_mean,
+        "return_max": progress.return_max,
+        "best_return_mean": best.return_mean,
+        "best_at_agent_steps": best.return_steps,
+        "best_eval_return_mean": best.eval_mean,
+        "checkpoint": checkpoint and str(checkpoint.relative_to(run.folder)),
+        "go_on": checkpoint and go_on_command(run),
+    }
+    with suppress(OSError):
+        write_json(run.folder / SUMMARY, json_safe(summary))
 
 
 def why_ended(run: Run) -> str:

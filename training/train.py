@@ -25,9 +25,8 @@ from run_files.run_folder import LOGS, MESSAGES
 from training.housekeeping import Housekeeping
 from training.loop import training_loop
 from training.make_replays import make_mix
-from training.run import Run
-from training.run_setup import folder_of_run, set_up_run
-from training.summary import SummaryFile
+from training.run import Run, folder_of_run, set_up_run
+from training.summary import summarised
 from workers.actors import Actors
 from workers.worker import PlaySetup
 from wrappers.environment import MakeWatchedEnvironment
@@ -54,7 +53,7 @@ def train(
         sinks = parts.enter_context(closing(make_sinks(run.part, run.folder, run.announce)))
         parts.callback(run.console.close, run.last_lines)
         run.console.start(first_lines(run, environment_notes))
-        summary = parts.enter_context(SummaryFile(run))
+        parts.enter_context(summarised(run))
         parts.enter_context(explaining_a_full_gpu())  # it may be full already
 
         run.learner = parts.enter_context(closing(make_learner(run)))
@@ -62,7 +61,7 @@ def train(
         run.resume.restore_replays(run.mix)
         run.progress.begin()
         with closing(start_actors(run)) as run.actors:
-            housekeeping = parts.enter_context(closing(Housekeeping(run, sinks, summary)))
+            housekeeping = parts.enter_context(closing(Housekeeping(run, sinks)))
             try:
                 with run.learners.guarded(), explaining_a_full_gpu():
                     finished = training_loop(run, housekeeping)

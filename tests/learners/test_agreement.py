@@ -18,7 +18,6 @@ from tests.training.some_run import some_progress, some_run
 from tests.training.test_progress import play_games
 from training.housekeeping import Housekeeping
 from training.progress import Progress
-from training.summary import SummaryFile
 
 SILENCE = 0.2  # seconds after which a silent learner is lost
 NEWS = LearnerMessage(True, True, False, True, 7, True, 2, 40, 160, [Game(-3.5, 12, 1), Game(21.0, 9, 0)])
@@ -137,7 +136,7 @@ def connected(group: LearnerGroup, progress: Progress) -> GroupAgreement:
     """An agreement of a run that consists of its progress only."""
     agreement, config = GroupAgreement(group), Config().replace_flags(reproducible=True)
     run = some_run(Path(), config=config, agreement=agreement, rank=group.rank, progress=progress)
-    Housekeeping(run, SinkList(), SummaryFile(run))
+    Housekeeping(run, SinkList())
     return agreement
 
 

@@ -124,7 +124,7 @@ def test_a_batch_is_ready_after_all_accepted_unrolls(entries: list[Entry], warmu
         mix.mix(updates)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(configurations(), WARMUP_FACTOR, SEEDS, st.integers(0, 40))
 def test_a_loaded_mix_continues(entries: list[Entry], warmup_factor: float, seed: int, steps: int) -> None:
     saved, loaded = mix_of(entries, warmup_factor, seed=1), mix_of(entries, warmup_factor, seed=2)

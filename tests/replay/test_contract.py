@@ -58,7 +58,7 @@ def add(replay: Replay, first: int, count: int) -> int:
 
 @every_kind
 @every_storage
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 @given(data=st.data())
 def test_a_draw_gives_exactly_its_share_of_different_unrolls(
     kind: dict[str, Any], make_storage: MakeStorage, data: st.DataObject
@@ -193,7 +193,7 @@ def test_lowest_least_sampled_draws_all_unrolls_equally_often() -> None:
 
 @every_kind
 @every_storage
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=8)
 @given(data=st.data())
 def test_a_loaded_replay_continues_like_the_saved_one(
     kind: dict[str, Any], make_storage: MakeStorage, data: st.DataObject
@@ -267,7 +267,7 @@ def no_ranking(of: list[int]) -> list[float]:
     raise AssertionError("ranked while adding")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(seed=st.integers(0, 10**6), ties=st.booleans(), count=st.sampled_from([1, 3, 8, 20]))
 def test_elite_insertion_replaces_the_most_drifted_of_some(seed: int, ties: bool, count: int) -> None:
     """Compared with a slow version that makes the same random choices."""

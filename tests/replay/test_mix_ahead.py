@@ -133,7 +133,7 @@ def test_a_slow_background_changes_nothing(opened: list[MixAhead], ahead: int) -
         gate.set()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(ahead=st.integers(1, 4), queue=st.booleans(), seed=st.integers(0, 10**6))
 def test_there_is_no_deadlock(ahead: int, queue: bool, seed: int) -> None:
     """With workers of random speed, the mix always needs unrolls or has a batch."""

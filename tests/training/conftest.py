@@ -27,7 +27,8 @@ def forked_workers(fork_server: ForkServer) -> Iterator[None]:
     start = partial(start_child, launch=fork_server)
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr("workers.actors.start_child", start)
-        patches.setattr("training.periodic_evaluation.ChildPool", partial(ChildPool, start=start))
+        for module in ("training.periodic_evaluation", "evaluation.score_checkpoint"):
+            patches.setattr(f"{module}.ChildPool", partial(ChildPool, start=start))
         yield
 
 
@@ -35,7 +36,8 @@ def forked_workers(fork_server: ForkServer) -> Iterator[None]:
 def spawned_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that look for the processes of workers, or give them variables: they start as in a real run."""
     monkeypatch.setattr("workers.actors.start_child", start_child)
-    monkeypatch.setattr("training.periodic_evaluation.ChildPool", ChildPool)
+    for module in ("training.periodic_evaluation", "evaluation.score_checkpoint"):
+        monkeypatch.setattr(f"{module}.ChildPool", ChildPool)
 
 
 @pytest.fixture(autouse=True)

@@ -75,7 +75,7 @@ def assert_same_state(first: Checkpoint, second: Checkpoint) -> None:
         progress.append({**saved.content["progress"], "seconds": 0.0, "interval": interval})
         for name in ("best_return_mean", "best_return_steps"):  # updated at each save; each interruption adds a save
             progress[-1].pop(name)
-        replays.append(read_tensor_file(saved.replay_path))
+        replays.append({**read_tensor_file(saved.replay_path), "options": {}})  # in which a resumed run differs
         for batch in replays[-1]["mix"]["prepared"]:
             batch["draws"] = [(drawn, age) for drawn, age, _ in batch["draws"]]
     assert_equal(progress[0], progress[1], "progress")

@@ -16,8 +16,8 @@ from replay.unroll_layout import UnrollLayout
 from reports.console import Console
 from tests.catch import make_catch
 from training.action_timing import ActionTiming
-from training.best_so_far import BestSoFar
 from training.progress import Progress
+from training.resume import BestSoFar
 
 LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
 
@@ -40,7 +40,7 @@ def some_run(folder: Path, **parts: Any) -> Any:
         "agent_steps": 0,
         "parent_steps": 0,
         "updates": 0,
-        "interval": SimpleNamespace(first_diverged_update=lambda: None),
+        "interval": SimpleNamespace(has_diverged=False),
     }
     run = {
         "config": config,
@@ -55,6 +55,7 @@ def some_run(folder: Path, **parts: Any) -> Any:
         "said": said,
         "announce": said.append,
         "status": "running",
+        "summary_written_at": 0.0,
         "rank": LearnerRank(),
         "learners": OneLearner(),
         "agreement": Agreement(),

@@ -163,7 +163,7 @@ def test_a_run_reports_the_delay_that_was_asked_for(
     tmp_path: Path, interaction: str, delay: int, interval: int | None, idle: float | None
 ) -> None:
     flags = {"env": "BoxingNoFrameskip-v4", "interaction": interaction, "action_delay": delay, "envs_per_worker": 4}
-    sizes = {"environment_max_steps": 600, "batch_size": 4, "results_dir": str(tmp_path)}
+    sizes = {"environment_max_steps": 400, "batch_size": 4, "results_dir": str(tmp_path), "max_game_frames": 1_000}
     report = reports(train(Config.from_flags({**CATCH, **flags, **sizes}), make_atari))[-1]
     if interval is None or idle is None:
         assert "idle_share" not in report
@@ -172,4 +172,4 @@ def test_a_run_reports_the_delay_that_was_asked_for(
     assert report["action_interval_mean"] == report["action_interval_max"] == interval
     assert report["action_interval_deviation"] == 0
     assert report["idle_share"] == pytest.approx(idle, abs=0.05)  # the frames before the first action are idle too
-    assert report["frames"] == 600 * interval
+    assert report["frames"] == 400 * interval

@@ -32,26 +32,26 @@ def scripted_run(results: Path, make: MakeScripted, **flags: Any) -> Path:
 
 @pytest.mark.parametrize(
     ("kind", "pictures", "vectors"),
-    [("discrete", True, False), ("discrete", False, True), ("product", True, True), ("gaussian", False, True)],
+    [("discrete", True, False), ("product", False, True), ("gaussian", False, True)],
 )
 def test_every_kind_of_environment_is_learned(tmp_path: Path, kind: ActionKind, pictures: bool, vectors: bool) -> None:
     """A step is rewarded with 0 for the action that the observation names, and with less the further it is."""
     make = MakeScripted(pictures, vectors, kind)
     folder = scripted_run(
-        tmp_path, make, environment_max_steps=16_000, replay_parameters=CATCH["replay_parameters"], optimizer="adam"
+        tmp_path, make, environment_max_steps=12_000, replay_parameters=CATCH["replay_parameters"], optimizer="adam"
     )
     returns = [report["return_mean"] for report in reports(folder) if report["return_mean"] is not None]
     assert returns[-1] > returns[0] / 2 > -5
 
 
-@pytest.mark.parametrize(("kind", "use_lstm"), [("discrete", False), ("product", True), ("gaussian", True)])
+@pytest.mark.parametrize(("kind", "use_lstm"), [("product", False), ("gaussian", True)])
 def test_runs_with_every_replay_are_saved_resumed_and_scored(
     tmp_path: Path, kind: ActionKind, use_lstm: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make = MakeScripted(True, True, kind)
     flags = {"use_lstm": use_lstm, "lstm_size": 8, "use_kl_mask": True, "use_replay_compression": True}
-    first = scripted_run(tmp_path, make, environment_max_steps=1_600, save_replay=True, **flags)
-    second = resume_run(first, make, environment_max_steps=2_400, console="plain")
+    first = scripted_run(tmp_path, make, environment_max_steps=1_000, save_replay=True, **flags)
+    second = resume_run(first, make, environment_max_steps=1_400, console="plain")
     last = reports(second)[-1]
     assert last["updates"] > find_checkpoint(str(first)).updates
     assert last["replays"]["2_attentive"]["size"] == last["replays"]["3_elite"]["size"] == 20
@@ -62,31 +62,21 @@ def test_runs_with_every_replay_are_saved_resumed_and_scored(
     assert list(second.glob("videos/*.mp4"))
 
 
-@pytest.mark.parametrize("kind", ["product", "gaussian"])
-def test_reproducible_runs_are_equal(tmp_path: Path, kind: ActionKind) -> None:
-    make = MakeScripted(True, True, kind)
-    flags = {"environment_max_steps": 1_600, "reproducible": True, "seed": 3}
-    first, second = (scripted_run(tmp_path / name, make, **flags) for name in ("first", "second"))
-    for one, other in zip(reports(first), reports(second), strict=True):
-        for name in ("total_loss", "gradient_norm", "return_mean", "entropy"):
-            assert one[name] == other[name]
-
-
 def test_a_reproducible_run_says_that_its_episodes_cannot_be_restored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make = MakeScripted(False, True, "discrete")
-    flags = {"environment_max_steps": 800, "reproducible": True, "console": "plain"}
+    flags = {"environment_max_steps": 400, "reproducible": True, "console": "plain"}
     first = scripted_run(tmp_path, make, **flags)
     assert "the state of module:Scripted-v0 cannot be saved" in capsys.readouterr().out
-    second = resume_run(first, make, environment_max_steps=1_600)
-    assert reports(second)[-1]["agent_steps"] == 1_600
+    second = resume_run(first, make, environment_max_steps=600)
+    assert reports(second)[-1]["agent_steps"] == 600
     out = capsys.readouterr().out
     assert "new games begin" in out and "continue exactly" not in out
 
 
 def test_another_kind_of_observation_or_action_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    first = scripted_run(tmp_path, MakeScripted(False, True, "discrete"), environment_max_steps=800)
+    first = scripted_run(tmp_path, MakeScripted(False, True, "discrete"), environment_max_steps=200)
     others = [MakeScripted(False, True, "product"), MakeScripted(True, True, "discrete")]
     more_actions = MakeScripted(False, True, "discrete", sizes=(4,))
     for other in (*others, more_actions):
@@ -96,7 +86,7 @@ def test_another_kind_of_observation_or_action_is_refused_in_one_sentence(tmp_pa
         test = Config.from_flags({**checkpoint.played_options, "op_mode": "test", "load_model_url": str(first)})
         with pytest.raises(UsageError, match="other observations or actions than that of the checkpoint"):
             score_checkpoint(test, other, checkpoint)
-    tuned = {"load_weights_only": True, "environment_max_steps": 800}
+    tuned = {"load_weights_only": True, "environment_max_steps": 200}
     with pytest.raises(
         UsageError, match=r"^--load_weights_only: .* other observations .*\(frame_stack is 1 instead of 0"
     ):

@@ -24,7 +24,7 @@ from training.progress import Progress
 
 pytestmark = pytest.mark.slow
 
-FINITE = SimpleNamespace(first_diverged_update=lambda: None)  # an interval whose losses are finite
+FINITE = SimpleNamespace(has_diverged=False)  # an interval whose losses are finite
 
 
 def save_if_due(saver: CheckpointSaver) -> bool:
@@ -201,6 +201,6 @@ def test_a_best_checkpoint_that_cannot_be_renewed_is_said_and_older_ones_are_del
     names = sorted(path.name for path in (folder / "checkpoints").iterdir())
     assert len(names) == 2 and BEST not in names
     out = capsys.readouterr().out
-    assert "best.pt could not be renewed (No space left on device); the newest checkpoint is complete" in out
+    assert "the newest checkpoint is complete; older ones could not be deleted, or best.pt not be renewed (No" in out
     assert "no checkpoint could be written" not in out
     assert find_checkpoint(str(folder)).content["progress"]["agent_steps"] == 2_000

@@ -1,6 +1,7 @@
 """A run whose loss or weights are not finite ends, and leaves its last good checkpoint."""
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from option_flags import Config
 from processes.pool import RunFailedError
 from replay.mix import Batch
 from run_files.checkpoint import find_checkpoint, read_checkpoint
@@ -23,81 +23,54 @@ BATCH = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True
 DIVERGING: dict[str, Any] = {"lr": 100.0, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
 
 
-def end_if_diverged(interval: Interval, updates: int, *, finite: bool = True, saved: bool, **flags: Any) -> None:
-    learner = SimpleNamespace(updates=updates, is_finite=lambda: finite)
-    progress = SimpleNamespace(agent_steps=0, parent_steps=0, interval=interval)
-    saver = CheckpointSaver(some_run(Path(), config=Config.from_flags(flags), learner=learner, progress=progress))
-    saver.saved_updates = 1 if saved else -1
-    saver.end_if_diverged()
-
-
-def interval_of(*losses: float, first_update: int = 1) -> Interval:
+def interval_of(*losses: float) -> Interval:
     interval = Interval(LAYOUT)
-    for updates, loss in enumerate(losses, first_update):
-        interval.add_update(BATCH, {"total_loss": torch.tensor(loss)}, updates)
+    for updates, loss in enumerate(losses, start=1):
+        interval.add_update(BATCH, {"total_loss": torch.tensor(loss), "of_no_states": torch.tensor(math.nan)}, updates)
     return interval
 
 
 @pytest.mark.parametrize(
-    ("losses", "first"),
+    ("losses", "finite", "saved", "message"),
     [
-        ((), None),
-        ((0.1, -3e38), None),
-        ((0.1, math.nan, math.nan), 8),
-        ((math.inf, 0.1), 7),
-        ((0.1, 0.2, -math.inf, 0.2, math.nan), 9),
+        ((), True, True, None),
+        ((0.1, -3e38), True, True, None),
+        ((0.1, math.nan, math.nan), True, True, r"^the loss is not finite .* at update 12, .* earlier checkpoints are"),
+        ((math.inf, 0.1), True, False, r"^the loss is not finite .* nothing was saved before"),
+        ((0.1, math.inf, -math.inf, 0.2), True, True, "^the loss is not finite"),
+        ((0.1,), False, False, r"^the network's weights are not finite .* at update 12, and .* nothing was"),
     ],
 )
-def test_the_first_update_with_a_loss_that_is_not_finite(losses: tuple[float, ...], first: int | None) -> None:
-    interval = interval_of(*losses, first_update=7)
-    assert interval.first_diverged_update() == first
+def test_a_loss_or_weights_that_are_not_finite_end_a_run(
+    losses: tuple[float, ...], finite: bool, saved: bool, message: str | None
+) -> None:
+    interval = interval_of(*losses)
+    progress = SimpleNamespace(agent_steps=0, parent_steps=0, interval=interval)
+    learner = SimpleNamespace(updates=12, is_finite=lambda: finite)
+    saver = CheckpointSaver(some_run(Path(), learner=learner, progress=progress))
+    saver.saved_updates = 1 if saved else -1
+    with nullcontext() if message is None else pytest.raises(RunFailedError, match=message):
+        saver.end_if_diverged()
     interval.begin(1.0, 20)
-    assert interval.first_diverged_update() is None
-    if first is not None:
-        with pytest.raises(RunFailedError, match=rf"^the loss is not finite any more .* from update {first} on, and"):
-            end_if_diverged(interval_of(*losses, first_update=7), 12, saved=True)
-
-
-def test_finite_losses_and_weights_do_not_end_a_run() -> None:
-    end_if_diverged(interval_of(0.1, 0.2), 3, saved=False)
-
-
-def test_weights_that_are_not_finite_end_a_run_whose_losses_were_finite() -> None:
-    with pytest.raises(
-        RunFailedError, match=r"^the network's weights are not finite .* at update 3, and .* nothing was"
-    ):
-        end_if_diverged(interval_of(0.1), 3, finite=False, saved=False)
+    assert not interval.has_diverged
 
 
 @pytest.mark.slow
-def test_a_run_ends_at_the_next_report_although_no_save_is_due(tmp_path: Path) -> None:
-    first = catch_run(tmp_path / "first", environment_max_steps=1_000)
-    parent = find_checkpoint(str(first))
-    more = {"environment_max_steps": 500_000, "save_model_period": 10**6, "results_dir": str(tmp_path / "second")}
-    message = r"from update \d+ on.*checkpoints are complete; a smaller --lr"
-    with pytest.raises(RunFailedError, match=message) as caught:
-        resume_run(first, make_catch, **DIVERGING, **more)
-    (second,) = (tmp_path / "second").iterdir()
-    steps = [report["agent_steps"] for report in reports(second)]
-    assert steps[-1] <= 1_000 + 2 * 400 + 8 * 10, "it ends with the first report after the first bad loss"
-    assert find_checkpoint(str(second)).updates == parent.updates
-    began = int(str(caught.value).split("from update ")[1].split(" ")[0])
-    assert parent.updates < began <= reports(second)[-1]["updates"]
-
-
-@pytest.mark.slow
-def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
-    first = catch_run(tmp_path / "first", environment_max_steps=1_000)
-    parent = find_checkpoint(str(first))
-    more = {"environment_max_steps": 4_000, "save_model_period": 5, "results_dir": str(tmp_path / "second")}
-    with pytest.raises(RunFailedError, match=r"not finite any more.*earlier checkpoints are complete"):
-        resume_run(first, make_catch, report_period=10**6, **DIVERGING, **more)
-    (second,) = (tmp_path / "second").iterdir()
+@pytest.mark.parametrize("period", [10**6, 5])
+def test_a_run_ends_at_the_next_report_or_checkpoint_and_saves_nothing_more(
+    tmp_path: Path, saved_run: Path, period: int
+) -> None:
+    parent = find_checkpoint(str(saved_run))
+    more = {"environment_max_steps": 500_000, "save_model_period": period, "results_dir": str(tmp_path)}
+    reporting = {"report_period": 400 if period > 5 else 10**6, "save_replay": False}
+    with pytest.raises(RunFailedError, match=r"not finite any more.*earlier checkpoints are complete; a smaller --lr"):
+        resume_run(saved_run, make_catch, **DIVERGING, **more, **reporting)
+    (second,) = tmp_path.iterdir()
     assert find_checkpoint(str(second)).updates < parent.updates + 5
     for path in (second / "checkpoints").glob("*.pt"):
         weights = read_checkpoint(path).content["learner"]["network"]
         assert all(bool(torch.isfinite(tensor).all()) for tensor in weights.values())
-    assert reports(second), "the last interval is reported"
+    assert reports(second)[-1]["agent_steps"] <= 1_000 + 3 * 400, "the last interval is reported"
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """When evaluations during training start, and with which games and options; no game is played here."""
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -64,13 +65,11 @@ def players_of_evaluations(
     timing = SimpleNamespace(action_ms=0.0)
     progress = SimpleNamespace(agent_steps=0, parent_steps=0, frames=0, action_timing=timing if flags else None)
     saver: Any = SimpleNamespace(folder=folder, saved_updates=0)
-    config, summary = (
-        Config.from_flags({**SMALL, "eval_period": 100, **flags}),
-        SimpleNamespace(write_if_due=show_alive),
-    )
+    config = Config.from_flags({**SMALL, "eval_period": 100, **flags})
+    monkeypatch.setattr(evaluation_module, "write_summary", lambda run, if_due: show_alive())
     agreement = SimpleNamespace(keep_alive=keep_alive)
     run = some_run(folder, config=config, learner=learner, progress=progress, agreement=agreement)
-    evaluation = PeriodicEvaluation(run, saver, cast(Any, summary))
+    evaluation = PeriodicEvaluation(run, saver)
     for steps, updates in moments:
         progress.agent_steps, learner.updates, saver.saved_updates = steps, updates, updates
         timing.action_ms = 10.0 * updates
@@ -109,7 +108,8 @@ def housekeeping_of(stage: Callable[[str], Any], *, reports: Callable[[], None] 
     """Of a run that saves nothing, and reports after each update or never."""
     run = some_run(Path())
     run.progress.stage = stage
-    housekeeping = Housekeeping(run, SinkList(), cast(Any, SimpleNamespace(write_if_due=lambda: None)))
+    run.summary_written_at = time.monotonic()
+    housekeeping = Housekeeping(run, SinkList())
     housekeeping._saver = cast(Any, SimpleNamespace(due=int, end_if_diverged=lambda: None))
     housekeeping._reporter = cast(Any, SimpleNamespace(is_due=reports is not None, report=reports, tick=lambda: None))
     return housekeeping

@@ -30,20 +30,12 @@ def weights_of_another_shape(content: Content) -> None:
     content["learner"]["network"]["value_head.weight"] = torch.zeros(1, 3)
 
 
-def weights_of_another_network(content: Content) -> None:
-    content["learner"]["network"] = {"weight": torch.zeros(3)}
-
-
 def an_empty_learner(content: Content) -> None:
     content["learner"] = {}
 
 
 def other_observations(content: Content) -> None:
     content["spaces"]["vector_size"] = 9
-
-
-def an_option_of_another_type(content: Content) -> None:
-    content["options"]["lr"] = "fast"
 
 
 def an_unknown_option(content: Content) -> None:
@@ -54,27 +46,6 @@ def counters_that_are_words(content: Content) -> None:
     content["progress"]["recent_returns"] = ["many"]
 
 
-def words_and_a_goal(content: Content) -> None:
-    counters_that_are_words(content)
-    content["options"]["stop_at_return"] = 5.0
-
-
-def a_counter_below_0(content: Content) -> None:
-    content["progress"]["episodes"] = -1
-
-
-def a_maximum_that_is_a_list(content: Content) -> None:
-    content["progress"]["return_max"] = [1.0]
-
-
-def no_counters(content: Content) -> None:
-    content["progress"] = {}
-
-
-def nothing_planned(content: Content) -> None:
-    content["planned_updates"] = 0
-
-
 def foreign_games(content: Content) -> None:
     content["in_flight"] = {"snapshots": 3}
 
@@ -82,17 +53,10 @@ def foreign_games(content: Content) -> None:
 CHANGES: list[tuple[Callable[[Content], None], str]] = [
     (nan_weights, "value_head.bias has numbers that are NaN or infinite"),
     (weights_of_another_shape, "size mismatch for value_head.weight"),
-    (weights_of_another_network, "'projection'"),
     (an_empty_learner, "'network'"),
     (other_observations, "vector_size is 0 instead of 9"),
-    (an_option_of_another_type, "--lr must be a number above 0"),
     (an_unknown_option, "--warp is not a known flag"),
     (counters_that_are_words, "many"),
-    (words_and_a_goal, "many"),
-    (a_counter_below_0, "a counter is below 0"),
-    (a_maximum_that_is_a_list, "TypeError"),
-    (no_counters, "'agent_steps'"),
-    (nothing_planned, "planned_updates is 0"),
     (foreign_games, "TypeError"),
 ]
 
@@ -133,32 +97,11 @@ def test_tests_and_new_runs_refuse_weights_that_are_not_finite(tmp_path: Path, s
 
 
 @pytest.mark.slow
-def test_a_replays_file_that_somebody_has_edited_is_not_the_fault_of_the_checkpoint(
-    tmp_path: Path, saved_run: Path
-) -> None:
-    path = find_checkpoint(str(copy_of(saved_run, tmp_path))).replay_path
-    saved = read_tensor_file(path)
-    write_tensor_file(path, {**saved, "mix": {**saved["mix"], "replays": []}})
-    with pytest.raises(UsageError) as caught:
-        resume_run(tmp_path / "parent", make_catch, results_dir=str(tmp_path), environment_max_steps=1_100)
-    assert str(caught.value).startswith(f"--load_model_url: {path} has contents that no run writes")
-    assert str(caught.value).endswith("; the run can be resumed without this file.")
-    assert [folder.name for folder in tmp_path.iterdir()] == ["parent"], "no run has been started"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", ["flipped", "foreign"])
-def test_replays_that_cannot_be_used_are_left_out(
-    tmp_path: Path, saved_run: Path, capsys: pytest.CaptureFixture[str], damage: str
+def test_replays_of_another_layout_are_left_out(
+    tmp_path: Path, saved_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changed = copy_of(saved_run, tmp_path)
     path = find_checkpoint(str(changed)).replay_path
-    if damage == "flipped":
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(content)
-    else:
-        write_tensor_file(path, {**read_tensor_file(path), "unroll": "of another layout"})
+    write_tensor_file(path, {**read_tensor_file(path), "unroll": "of another layout"})
     resume_run(changed, make_catch, environment_max_steps=1_100, console="plain")
-    said = {"flipped": f"{path} is cut off, damaged", "foreign": "the saved ones are of another layout"}
-    assert f"the replays start empty: {said[damage]}" in capsys.readouterr().out
+    assert "the replays start empty: the saved ones are of another layout" in capsys.readouterr().out

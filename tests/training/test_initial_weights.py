@@ -75,15 +75,21 @@ def test_a_run_from_the_weights_of_another_is_a_new_run(
     assert read_history(resumed).weights_from == str(source.path)
 
 
+@pytest.fixture(scope="module")
+def lstm_run(tmp_path_factory: pytest.TempPathFactory, forked_workers: None) -> Path:
+    return catch_run(tmp_path_factory.mktemp("lstm"), environment_max_steps=400, **LSTM)
+
+
 @pytest.mark.parametrize(("make_environment", "new"), [(make_catch, set()), (make_wide_catch, HEAD)])
 def test_only_what_depends_on_the_actions_is_new(
     tmp_path: Path,
+    lstm_run: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     make_environment: MakeWatchedEnvironment,
     new: set[str],
 ) -> None:
-    source = catch_run(tmp_path / "source", environment_max_steps=600, **LSTM)
+    source = lstm_run
     monkeypatch.setattr(training, "training_loop", stop_at_once)
     tuned = tuned_run(source, tmp_path, make_environment, env="BreakoutNoFrameskip-v4", console="plain")
     learner = find_checkpoint(str(tuned)).content["learner"]

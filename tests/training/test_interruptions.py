@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -97,9 +98,9 @@ def test_a_run_interrupted_by_signals_to_all_processes_is_resumed_exactly(
 class BreakingCatch(Catch):
     """Fails after 25 steps, and from then on in every process."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, marker: Path) -> None:
         super().__init__(seed)
-        self._marker = Path(os.environ["BREAKING_CATCH"])
+        self._marker = marker
         self._steps = 0
 
     def step(self, action: int) -> tuple[Picture, float, bool, bool, dict[str, Any]]:
@@ -111,18 +112,18 @@ class BreakingCatch(Catch):
         return super().step(action)
 
 
-def make_breaking_catch(options: EnvironmentOptions, seed: int, watch: object = None) -> gymnasium.Env[Any, Any]:
-    return ScoreKeeper(BreakingCatch(seed))
+def make_breaking_catch(
+    options: EnvironmentOptions, seed: int, watch: object = None, *, marker: Path
+) -> gymnasium.Env[Any, Any]:
+    return ScoreKeeper(BreakingCatch(seed, marker))
 
 
 @pytest.mark.parametrize("reproducible", [False, True])
-def test_a_run_whose_workers_keep_failing_saves_a_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawned_workers: None, reproducible: bool
-) -> None:
-    monkeypatch.setenv("BREAKING_CATCH", str(tmp_path / "broken"))
+def test_a_run_whose_workers_keep_failing_saves_a_checkpoint(tmp_path: Path, reproducible: bool) -> None:
+    make = partial(make_breaking_catch, marker=tmp_path / "broken")
     flags = {"reproducible": reproducible, "results_dir": str(tmp_path / "results"), "worker_restart_budget": 0}
     with pytest.raises(WorkersFailedError, match="broken"):
-        train(Config.from_flags({**CATCH, **flags}), make_breaking_catch)
+        train(Config.from_flags({**CATCH, **flags}), make)
     (folder,) = (tmp_path / "results").iterdir()
     # Each environment played two unrolls; unrolls that no batch needed before the error are not received.
     assert find_checkpoint(str(folder)).agent_steps in ({160} if reproducible else range(80, 161, 10))

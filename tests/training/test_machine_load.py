@@ -2,14 +2,14 @@
 
 import os
 import time
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import psutil
 import pytest
 import torch
 
-from training.machine_load import Load, MachineLoad, memory_in_use
+from training.machine_load import MachineLoad, memory_in_use
 from workers.worker_clock import CPU, ENVIRONMENT, WAITING, WorkerTimes
 from workers.worker_pool import WorkerPool
 
@@ -19,9 +19,9 @@ class NoWorkers:
         return []
 
 
-def reported(machine_load: MachineLoad) -> Load:
+def reported(machine_load: MachineLoad, speed: float = 0.0) -> dict[str, Any]:
     """The figures of a report, after which a new interval begins."""
-    load = machine_load.load()
+    load: dict[str, Any] = machine_load.figures(speed)
     machine_load.begin_interval()
     return load
 
@@ -43,22 +43,23 @@ def test_figures_are_of_the_time_since_the_last_report(
 ) -> None:
     times = WorkerTimes(2)
     machine_load = make_machine_load(times)
-    assert set(machine_load.load().worker_time_shares.values()) == {None}
+    assert set(reported(machine_load)["worker_time_shares"].values()) == {None}
     clocks |= {"wall": 110.0, "cpu": 12.0}
     times.seconds[0, [ENVIRONMENT, WAITING, CPU]] = 6.0, 2.0, 9.0
     times.seconds[1, [ENVIRONMENT, WAITING, CPU]] = 0.0, 2.0, 6.0
-    load = reported(machine_load)
-    assert load.cpu_learner == pytest.approx(70)
-    assert load.cpu_workers == pytest.approx(150)
+    load = reported(machine_load, speed=1100.0)
+    assert load["core_seconds_per_1000_frames"] == pytest.approx(2.0)
+    assert load["cpu_learner"] == pytest.approx(70)
+    assert load["cpu_workers"] == pytest.approx(150)
     shares = {"environment": 0.6, "inference": 0.0, "waiting": 0.4, "weights": 0.0, "rest": 0.0}
-    assert load.worker_time_shares == pytest.approx(shares)
-    assert load.gpu_utilization is None and load.gpu_memory_mb is None
+    assert load["worker_time_shares"] == pytest.approx(shares)
+    assert load["gpu_utilization"] is None and load["gpu_memory_mb"] is None
     clocks |= {"wall": 120.0, "cpu": 13.0}
     times.seconds[0, [WAITING, CPU]] += 10.0, 1.0
     load = reported(machine_load)
-    assert load.cpu_learner == pytest.approx(10)
-    assert load.cpu_workers == pytest.approx(10)
-    assert load.worker_time_shares["waiting"] == 1.0
+    assert load["cpu_learner"] == pytest.approx(10)
+    assert load["cpu_workers"] == pytest.approx(10)
+    assert load["worker_time_shares"]["waiting"] == 1.0
     assert machine_load.worker_shares()["environment"] == pytest.approx(0.3), "since the start"
     monkeypatch.setattr(psutil, "cpu_count", lambda: 2)
     monkeypatch.setattr(psutil, "cpu_percent", lambda: 90.0)
@@ -78,8 +79,8 @@ def test_the_gpu_is_sampled_once_a_second_and_the_samples_are_averaged(
     for now in np.arange(0, 2.5, 0.25):
         machine_load.tick(float(now))
     load = reported(machine_load)
-    assert (load.gpu_utilization, load.gpu_memory_mb) == (15.0, 512.0), "of two samples"
-    assert machine_load.load().gpu_utilization == 30.0, "no sample in the new interval yet, so one is taken now"
+    assert (load["gpu_utilization"], load["gpu_memory_mb"]) == (15.0, 512.0), "of two samples"
+    assert reported(machine_load)["gpu_utilization"] == 30.0, "no sample in the new interval yet, so one is taken now"
     times.close()
 
 

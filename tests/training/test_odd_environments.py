@@ -23,19 +23,17 @@ def run(env: str, arguments: dict[str, Any], **flags: Any) -> Path:
     return train(config, make_environment)
 
 
-def test_a_reset_that_fails_once_in_a_hundred_times_costs_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = run(FRAGILE, {"every": 100}, results_dir=str(tmp_path), environment_max_steps=6_000, console="plain")
+def test_a_reset_that_fails_now_and_then_costs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run(FRAGILE, {"every": 20}, results_dir=str(tmp_path), environment_max_steps=1_200, console="plain")
     last = reports(folder)[-1]
-    assert last["agent_steps"] == 6_000
+    assert last["agent_steps"] == 1_200
     assert last["worker_restarts"] == 0
-    assert last["failed_resets"] >= 1  # how many copies come to a hundred resets depends on what is learned
+    assert last["failed_resets"] >= 1  # how many copies come to twenty resets depends on what is learned
     out = capsys.readouterr().out
     assert (
         out.count("Traceback") == out.count("worker 0 tried a reset again that had failed; failed_resets in the") == 1
     )
-    assert out.count("ValueError: the server refuses reset 100\n") == 1
+    assert out.count("ValueError: the server refuses reset 20\n") == 1
 
 
 def test_an_environment_that_changes_the_current_folder_does_not_move_the_results(

@@ -8,8 +8,8 @@ import torch
 
 from replay.mix import Batch
 from tests.training.some_run import LAYOUT, some_progress
-from training.best_so_far import BestSoFar
 from training.progress import Progress
+from training.resume import BestSoFar
 
 
 def test_the_speed_is_known_after_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_a_resumed_run_adds_to_the_figures_of_its_interval_on_another_device() -
     resumed = some_progress()
     resumed.load_state_dict(first.state_dict(updates=1))
     resumed.count_update(batch, {"total_loss": torch.tensor(4.0)}, updates=2)
-    assert resumed.interval.figures() == {"total_loss": 3.0}
+    assert resumed.interval.learned() == {"total_loss": 3.0}
     resumed.count_update(batch, {"total_loss": torch.tensor(0.0, device="meta")}, updates=3)
     assert resumed.interval.updates == 3
 
@@ -103,7 +103,7 @@ def test_figures_of_another_loss_begin_anew() -> None:
     resumed = some_progress()
     resumed.load_state_dict(first.state_dict(updates=1))
     resumed.count_update(batch, {"total_loss": torch.tensor(4.0), "new_loss": torch.tensor(1.0)}, updates=2)
-    assert resumed.interval.figures() == {"total_loss": 4.0, "new_loss": 1.0}
+    assert resumed.interval.learned() == {"total_loss": 4.0, "new_loss": 1.0}
 
 
 def test_policy_lag_is_measured_on_fresh_unrolls_only() -> None:
@@ -112,7 +112,10 @@ def test_policy_lag_is_measured_on_fresh_unrolls_only() -> None:
     progress = some_progress()
     batch = Batch(torch.from_numpy(rows), np.array([True, False, True]))
     progress.count_update(batch, {"total_loss": torch.tensor(0.0)}, updates=6)
-    assert progress.interval.lag() == (3.0, 4), "the update used the weights of version 5"
+    figures = progress.figures()
+    assert (figures["policy_lag_mean"], figures["policy_lag_max"]) == (3.0, 4), (
+        "the update used the weights of version 5"
+    )
 
 
 def test_the_mean_return_is_that_of_the_latest_games() -> None:

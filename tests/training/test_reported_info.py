@@ -59,15 +59,18 @@ def test_the_display_shows_what_an_environment_tells() -> None:
     assert not any("environment" in line for line in as_lines(STATUS.view(79, []), 79))
 
 
-def test_a_resumed_run_continues_the_entries_of_its_interval_by_their_names() -> None:
+def test_a_resumed_run_continues_the_entries_of_its_interval() -> None:
+    """Unless the environment reports others by now."""
+
     def progress(*names: str) -> Any:
         return some_progress(UnrollLayout(20, 1, (1, 4, 4), 2, reported_info=names))
 
-    first, second = progress("a", "b"), progress("c", "b")
+    first, same, other = progress("a", "b"), progress("a", "b"), progress("c")
     first.interval.reported_info[:] = [[6.0, 3.0], [5.0, 2.0]]
-    assert first.figures()["environment"] == {"a": 2.0, "b": 2.5}
-    second.load_state_dict(first.state_dict(updates=0))
-    assert second.figures()["environment"] == {"c": None, "b": 2.5}
+    for resumed in (same, other):
+        resumed.load_state_dict(first.state_dict(updates=0))
+    assert same.figures()["environment"] == first.figures()["environment"] == {"a": 2.0, "b": 2.5}
+    assert other.figures()["environment"] == {"c": None}
     assert "environment" not in some_progress().figures()
 
 

@@ -14,10 +14,11 @@ from run_files.replay_file import read_tensor_file
 from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import SMALL, assert_same_run, copy_of, ending_at, stop_at_once
-from training import run_setup as run_module
+from training import run as run_module
 from training import train as training
 from training.train import train
 from wrappers.atari import make_atari
+from wrappers.environment import MakeWatchedEnvironment
 
 pytestmark = pytest.mark.slow
 
@@ -30,17 +31,19 @@ TWO_STANDARDS = (
 
 
 @pytest.mark.parametrize(
-    ("cuts", "flags"),
+    ("make_environment", "cuts", "flags"),
     [
         (
-            (15, 435, 905),
+            make_atari,
+            (15, 435, 705),
             {
                 **{"replay_parameters": TWO_STANDARDS, "keep_checkpoints": 1, "optimizer": "adam"},
                 **{"env": "BreakoutNoFrameskip-v4", "use_kl_mask": True, "exploring_share": 0.5},
             },
         ),
         (
-            (785, 1_405),
+            make_atari,
+            (415, 735),
             {
                 **{"replay_parameters": NO_QUEUE, "use_lstm": True, "lstm_size": 16},
                 **{"env": "QbertNoFrameskip-v4", "repeat_action_probability": 0.25},
@@ -48,35 +51,37 @@ TWO_STANDARDS = (
             },
         ),
         (
+            make_catch,
             (415, 735),
             {
-                **{"interaction": "asynchronous", "action_delay": 30, "idle_action": "random"},
-                **{"env": "BreakoutNoFrameskip-v4", "max_game_frames": 400, "replay_parameters": TWO_STANDARDS},
+                **{"interaction": "asynchronous", "action_delay": 6, "idle_action": "random"},
+                **{"replay_parameters": TWO_STANDARDS},
             },
         ),
         (
+            make_catch,
             (415, 735),
             {
                 **{"interaction": "sequential", "action_delay": 7, "idle_action": "repeat", "use_lstm": True},
-                **{"env": "QbertNoFrameskip-v4", "lstm_size": 16, "use_replay_compression": True},
+                **{"lstm_size": 16, "use_replay_compression": True},
             },
         ),
     ],
     ids=[
         *("two-standards-adam-breakout-mask", "no-queue-lstm-qbert-sticky-compressed"),
-        *("asynchronous-breakout", "sequential-lstm-qbert"),
+        *("asynchronous", "sequential-lstm"),
     ],
 )
 def test_a_run_in_parts_equals_the_whole_run_bit_for_bit(
-    tmp_path: Path, cuts: Sequence[int], flags: dict[str, Any]
+    tmp_path: Path, make_environment: MakeWatchedEnvironment, cuts: Sequence[int], flags: dict[str, Any]
 ) -> None:
     """The cuts fall between unrolls of one round, between updates, between reports, and into the warm-up."""
     base = {**SMALL, "reproducible": True, "results_dir": str(tmp_path), **flags}
-    whole = train(Config.from_flags({**base, "environment_max_steps": cuts[-1]}), make_atari)
-    part = train(Config.from_flags({**base, "environment_max_steps": cuts[0]}), make_atari)
+    whole = train(Config.from_flags({**base, "environment_max_steps": cuts[-1]}), make_environment)
+    part = train(Config.from_flags({**base, "environment_max_steps": cuts[0]}), make_environment)
     parts = [part]
     for cut in cuts[1:]:
-        part = resume_run(part, make_atari, environment_max_steps=cut)
+        part = resume_run(part, make_environment, environment_max_steps=cut)
         parts.append(part)
     assert find_checkpoint(str(whole)).updates > 20
     assert_same_run(whole, *parts)
@@ -101,14 +106,14 @@ def test_a_run_in_parts_whose_replays_rank_equals_the_whole_run_bit_for_bit(
     monkeypatch.setattr(Config, "planned_updates", 300)
     flags = {"replay_parameters": ALL_FOUR, "reproducible": True, "caching": caching, "cache_output_buffer_size": 2}
     more: dict[str, Any] = {**flags, "r_f_steps": 5, "frames_stacked": 2, "report_period": 130}
-    whole = catch_run(tmp_path, environment_max_steps=900, **more)
+    whole = catch_run(tmp_path, environment_max_steps=700, **more)
     with monkeypatch.context() as patched:
         patched.setattr(run_module, "Progress", ending_at(455))
-        part = catch_run(tmp_path, environment_max_steps=900, **more)
+        part = catch_run(tmp_path, environment_max_steps=700, **more)
     with monkeypatch.context() as patched:
         patched.setattr(Config, "planned_updates", 1_000)
         rest = resume_run(part, make_catch)
-    assert find_checkpoint(str(whole)).updates > 60
+    assert find_checkpoint(str(whole)).updates > 40
     assert_same_run(whole, part, rest)
     for name, figures in reports(rest)[-1]["replays"].items():
         ranks = name in {"2_attentive", "3_elite"}
@@ -128,12 +133,12 @@ def test_a_run_in_parts_whose_replays_rank_equals_the_whole_run_bit_for_bit(
 def test_a_run_in_parts_with_impact_equals_the_whole_run_bit_for_bit(tmp_path: Path, flags: dict[str, Any]) -> None:
     """The cut is in the middle of a period of the target, while the circular buffer holds half-used batches."""
     impact = {"loss": "impact", "impact_batches": 3, "impact_uses": 4, "impact_target_period": 8, "r_f_steps": 5}
-    more: dict[str, Any] = {**impact, "reproducible": True, "network": "impala_shallow", **flags}
-    whole = catch_run(tmp_path, environment_max_steps=2_000, **more)
-    part = catch_run(tmp_path, environment_max_steps=1_000, **more)
-    rest = resume_run(part, make_catch, environment_max_steps=2_000)
+    more: dict[str, Any] = {**impact, "reproducible": True, **flags}
+    whole = catch_run(tmp_path, environment_max_steps=1_200, **more)
+    part = catch_run(tmp_path, environment_max_steps=600, **more)
+    rest = resume_run(part, make_catch, environment_max_steps=1_200)
     half, end = find_checkpoint(str(part)), find_checkpoint(str(rest))
-    assert end.updates - half.updates > 80 and half.updates > 80
+    assert end.updates - half.updates > 40 and half.updates > 40
     assert half.updates % 8 and end.updates % 8
     ring = read_tensor_file(half.replay_path)["mix"]["replays"][0]
     assert any(ring["left"]) and all(ring["used"])
@@ -142,7 +147,7 @@ def test_a_run_in_parts_with_impact_equals_the_whole_run_bit_for_bit(tmp_path: P
 
 
 @pytest.fixture(scope="module")
-def exact_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exact_run(tmp_path_factory: pytest.TempPathFactory, forked_workers: None) -> Path:
     """1,000 steps, made once for several tests; a test that changes files must use `copy_of`."""
     return catch_run(tmp_path_factory.mktemp("exact"), reproducible=True, environment_max_steps=1_000)
 
@@ -150,11 +155,11 @@ def exact_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_that_stops_before_its_first_unroll_loses_nothing(
     tmp_path: Path, exact_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = catch_run(tmp_path, reproducible=True, environment_max_steps=2_000)
+    whole = catch_run(tmp_path, reproducible=True, environment_max_steps=1_400)
     parent = copy_of(exact_run, tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(training, "training_loop", stop_at_once)
-        child = resume_run(parent, make_catch, environment_max_steps=2_000, keep_checkpoints=7)
+        child = resume_run(parent, make_catch, environment_max_steps=1_400, keep_checkpoints=7)
     shutil.rmtree(parent / "checkpoints")  # the child has its own copies
     grandchild = resume_run(child, make_catch)
     assert find_checkpoint(str(grandchild)).options["keep_checkpoints"] == 7
@@ -176,16 +181,10 @@ def test_with_replays_of_another_step_the_resume_is_not_exact(
 
 
 def test_games_with_other_environment_options_are_not_continued(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, exact_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small = {**SMALL, "worker_count": 1, "envs_per_worker": 1, "batch_size": 2, "reproducible": True}
-    small["results_dir"] = str(tmp_path)
-    folder = train(Config.from_flags({**small, "environment_max_steps": 200}), make_atari)
-    child = resume_run(
-        folder,
-        make_atari,
-        **{"environment_max_steps": 400, "console": "plain"},
-        **{"repeat_action_probability": 0.5, "episodic_life": False, "noop_threshold": 0},
-    )
+    folder = copy_of(exact_run, tmp_path)
+    changed = {"repeat_action_probability": 0.5, "episodic_life": False, "noop_threshold": 0}
+    child = resume_run(folder, make_catch, environment_max_steps=1_200, console="plain", **changed)
     assert "new games begin" in capsys.readouterr().out
     assert reports(child)[-1]["worker_restarts"] == 0

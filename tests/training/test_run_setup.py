@@ -22,8 +22,8 @@ from replay.unroll_layout import ActionKind, UnrollLayout
 from reports.run_header import LOWER_LAG, NetworkInUse, described_actions, described_observations, run_header
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
-from training import run_setup
-from training.run_setup import set_up_run
+from training import run as run_module
+from training.run import set_up_run
 from training.train import records_updates, train
 from wrappers.make_environment import make_environment
 
@@ -200,7 +200,7 @@ def test_memory_is_planned_for_the_unrolls_that_wait_for_the_effect_of_their_act
         planned.append(unrolls_in_slots)
         raise UsageError("this is enough")
 
-    monkeypatch.setattr(run_setup, "plan_memory", plan)
+    monkeypatch.setattr(run_module, "plan_memory", plan)
     small = {"env": "PongNoFrameskip-v4", "worker_count": 1, "envs_per_worker": 3, "r_f_steps": 10}
     for interaction, delay in (("turns", 0), ("asynchronous", 0), ("asynchronous", 4 * 25), ("sequential", 4 * 25)):
         flags = {**small, "interaction": interaction, "action_delay": delay}
@@ -249,8 +249,8 @@ def test_only_the_first_learner_checks_where_reports_go(monkeypatch: pytest.Monk
     def stop(*_: object) -> None:
         raise UsageError("all checks of reports are over.")
 
-    monkeypatch.setattr(run_setup, "check_sinks", refuse)
-    monkeypatch.setattr(run_setup, "settle_seed", stop)
+    monkeypatch.setattr(run_module, "check_sinks", refuse)
+    monkeypatch.setattr(run_module, "settle_seed", stop)
     learners = OneLearner()
     learners.rank = LearnerRank(rank, 2, 0, 1)
     with pytest.raises(UsageError, match=("the first", "all checks")[rank]):

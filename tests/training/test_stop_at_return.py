@@ -1,5 +1,6 @@
 """Runs that end at a mean return."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,10 @@ pytestmark = pytest.mark.slow
 GOAL: dict[str, Any] = {"environment_max_steps": 3_000, "avg_buff_size": 30, "stop_at_return": -1.0, "console": "plain"}
 
 
-@pytest.mark.parametrize("flags", [{}, {"reproducible": True, "eval_period": 100, "eval_episode_count": 2}])
-def test_a_run_ends_in_good_order_at_its_mean_return(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: dict[str, Any]
+def test_a_run_ends_in_good_order_at_its_mean_return_and_goes_on_without_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = catch_run(tmp_path, **GOAL, **flags)
+    folder = catch_run(tmp_path, **GOAL, reproducible=True, eval_period=100, eval_episode_count=2)
     out = capsys.readouterr().out.splitlines()
     saved, last = find_checkpoint(str(folder)), reports(folder)[-1]
     assert 150 <= saved.agent_steps == last["agent_steps"] < 500
@@ -28,15 +28,17 @@ def test_a_run_ends_in_good_order_at_its_mean_return(
     assert any(line.startswith(f"finished at {saved.agent_steps} agent steps") for line in out)
     assert "the mean return of the last 30 games reached --stop_at_return=-1" in out
     assert out[-1] == f"resume with: python main.py --op_mode=train_w_load --load_model_url={folder}"
-    assert (folder / "evaluations.jsonl").exists() == ("eval_period" in flags)
+    assert (folder / "evaluations.jsonl").exists()
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["status"], summary["why"]) == (
+        "finished",
+        "the mean return of the last 30 games reached --stop_at_return=-1",
+    )
 
-
-def test_the_command_that_goes_on_trains_without_the_goal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = catch_run(tmp_path, **GOAL)
     with pytest.raises(UsageError, match=r"^--stop_at_return=-1\.0 is already reached"):
         resume_run(folder, make_catch, stop_at_return=-1.0)
-    child = resume_run(folder, make_catch, environment_max_steps=800)
-    assert find_checkpoint(str(child)).agent_steps == 800
+    child = resume_run(folder, make_catch, environment_max_steps=500, eval_period=0)
+    assert find_checkpoint(str(child)).agent_steps == 500
     assert "--stop_at_return=-1 was reached, so the run goes on without it" in capsys.readouterr().out
 
 

@@ -1,8 +1,6 @@
 """Training end to end: real processes, real shared memory, and Catch, a small game that must be learned."""
 
-import contextlib
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -22,9 +20,8 @@ from reports.console import Console, Display
 from reports.run_display import Status
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
-from tests.processes import files_in_dev_shm, signal_session, spawned
+from tests.processes import files_in_dev_shm, spawned
 from tests.read_metrics import read_metrics
-from tests.training.resumed_runs import OF_THE_MACHINE
 from training import train as training
 from training.train import train
 
@@ -45,11 +42,10 @@ def reports(folder: Path) -> list[dict[str, Any]]:
     return [dict(report) for report in read_metrics(path)] if path.exists() else []
 
 
-REPLAYS = {
-    "queue": '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
-    "mixed": '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
-    ' {"type": "standard", "capacity": 100, "sample_ratio": 0.5}]',
-}
+MIXED = (
+    '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
+    ' {"type": "standard", "capacity": 100, "sample_ratio": 0.5}]'
+)
 
 
 class EveryStatus(Console):
@@ -75,21 +71,16 @@ def test_the_display_keeps_its_figures_after_a_report(tmp_path: Path, monkeypatc
     assert all(status["policy_lag_mean"] is not None and status["policy_loss"] is not None for status in seen)
 
 
-@pytest.mark.parametrize(("replays", "lstm"), [("queue", False), ("mixed", True)])
-def test_catch_is_learned(tmp_path: Path, replays: str, lstm: bool) -> None:
-    """A policy that ignores the ball catches one in six: a mean return of −0.67."""
-    steps = 30_000 if replays == "queue" else 45_000
-    flags = {"replay_parameters": REPLAYS[replays], "use_lstm": lstm, "lstm_size": 32, "environment_max_steps": steps}
-    network = "impala_shallow" if lstm else "nature"
-    folder = train(catch_config(tmp_path, network=network, **flags), make_catch)
-    report = reports(folder)
+def test_catch_is_learned(tmp_path: Path) -> None:
+    """From a mixed batch, and with an LSTM. A policy that ignores the ball catches one in six: a mean of −0.67."""
+    flags: dict[str, Any] = {"replay_parameters": MIXED, "use_lstm": True, "lstm_size": 32, "network": "nature"}
+    folder = train(catch_config(tmp_path, **flags), make_catch)
+    report, steps = reports(folder), 30_000
     assert report[0]["return_mean"] < 0.3
     assert report[-1]["return_mean"] > 0.5
     assert report[-1]["agent_steps"] == steps
     assert report[-1]["frames"] == 4 * steps
-    fresh = 16 if replays == "queue" else 8
-    warmup = 0 if replays == "queue" else 10
-    assert report[-1]["updates"] == (steps // 10 - warmup) // fresh
+    assert report[-1]["updates"] == (steps // 10 - 10) // 8
     games = (folder / "episodes.csv").read_text().splitlines()
     assert len(games) == 1 + report[-1]["episodes"] == 1 + steps // 5
     saved = find_checkpoint(str(folder))
@@ -107,59 +98,32 @@ def test_unrolls_in_a_queue_at_the_end_are_used(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(Learner, "update", update)
     long = '[{"type": "queue", "capacity": 1000, "sample_ratio": 1.0}]'
-    config = catch_config(tmp_path, replay_parameters=long, environment_max_steps=9600)
+    config = catch_config(tmp_path, replay_parameters=long, environment_max_steps=3200)
     report = reports(train(config, make_catch))
-    assert report[-1]["agent_steps"] == 9600
-    assert report[-1]["updates"] == config.planned_updates == 60
+    assert report[-1]["agent_steps"] == 3200
+    assert report[-1]["updates"] == config.planned_updates == 20
 
 
-def test_reproducible_runs_are_equal_bit_for_bit(tmp_path: Path) -> None:
-    flags: dict[str, Any] = {
-        "reproducible": True,
-        "worker_count": 2,
-        "envs_per_worker": 3,
-        "environment_max_steps": 4_000,
-    }
-    flags |= {"replay_parameters": REPLAYS["mixed"], "use_lstm": True, "lstm_size": 16, "report_period": 400}
-    first, second = (train(catch_config(tmp_path, **flags), make_catch) for _ in range(2))
-    compared = [
-        [{name: value for name, value in report.items() if name not in OF_THE_MACHINE} for report in reports(folder)]
-        for folder in (first, second)
-    ]
-    assert compared[0] == compared[1]
-    assert len(compared[0]) > 8
-    assert (first / "episodes.csv").read_text() == (second / "episodes.csv").read_text()
-    weights = [find_checkpoint(str(folder)).content["learner"]["network"] for folder in (first, second)]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+def test_training_continues_if_a_worker_is_killed(tmp_path: Path, spawned_workers: None) -> None:
+    done, killed = threading.Event(), threading.Event()
 
-
-def test_training_continues_if_workers_are_killed(tmp_path: Path, spawned_workers: None) -> None:
-    """A worker is killed after every second report; the run reaches its end."""
-    done = threading.Event()
-    kills = 0
-
-    def kill_workers() -> None:
-        nonlocal kills
-        while not done.wait(0.1):
-            reported = sum(len(reports(folder)) for folder in tmp_path.glob("*"))
-            if reported <= 2 * kills:
-                continue
-            # The worker may have ended, and its replacement may not have started.
-            with contextlib.suppress(psutil.NoSuchProcess, IndexError):
+    def kill_a_worker() -> None:
+        while not done.wait(0.05):
+            if any(reports(folder) for folder in tmp_path.glob("*")):
                 random.choice(spawned()).kill()
-                kills += 1
+                killed.set()
+                return
 
-    killer = threading.Thread(target=kill_workers)
+    killer = threading.Thread(target=kill_a_worker)
     killer.start()
     try:
-        folder = train(catch_config(tmp_path, worker_count=2, environment_max_steps=20_000), make_catch)
+        folder = train(catch_config(tmp_path, worker_count=2, environment_max_steps=12_000), make_catch)
     finally:
         done.set()
         killer.join()
     last = reports(folder)[-1]
-    assert last["agent_steps"] == 20_000
-    assert kills >= 3
-    assert kills - 1 <= last["worker_restarts"] <= kills
+    assert last["agent_steps"] == 12_000
+    assert killed.is_set() and last["worker_restarts"] == 1
 
 
 def start_main(results: Path, *flags: str) -> subprocess.Popen[str]:
@@ -178,26 +142,9 @@ def wait_for(process: subprocess.Popen[str], word: str) -> None:
     raise AssertionError(f"the run ended before it printed {word!r}")
 
 
-def test_sigterm_to_all_processes_ends_a_run_cleanly(tmp_path: Path) -> None:
-    """`test_a_full_disk_does_not_end_a_run` tests SIGINT."""
+def test_no_process_outlives_a_killed_learner(tmp_path: Path) -> None:
     run = start_main(tmp_path)
     wait_for(run, "entropy 1.")
-    children = psutil.Process(run.pid).children(recursive=True)
-    signal_session(run.pid, signal.SIGTERM)
-    out, errors = run.communicate(timeout=200)
-    assert run.returncode == 0, errors
-    assert "Traceback" not in errors + out
-    assert "stopped with CTRL+C or a signal at" in out
-    assert not psutil.wait_procs(children, timeout=60)[1]
-    (folder,) = tmp_path.iterdir()
-    assert find_checkpoint(str(folder)).updates > 0
-    assert reports(folder)
-
-
-@pytest.mark.parametrize("word", ["starting", "entropy 1."])
-def test_no_process_outlives_a_killed_learner(tmp_path: Path, word: str) -> None:
-    run = start_main(tmp_path)
-    wait_for(run, word)
     children = psutil.Process(run.pid).children(recursive=True)
     assert children
     assert not files_in_dev_shm(psutil.Process(run.pid))
@@ -233,10 +180,9 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     assert not results.exists()
 
 
-@pytest.mark.parametrize("flag", ["--batch_sise=3", "--device=cuda:77"])  # refused early, and late
-def test_bad_input_ends_the_process_with_exit_code_2(tmp_path: Path, flag: str) -> None:
+def test_bad_input_ends_the_process_with_exit_code_2(tmp_path: Path) -> None:
     results = tmp_path / "results"
-    command = [sys.executable, "main.py", "--console=off", flag, f"--results_dir={results}"]
+    command = [sys.executable, "main.py", "--console=off", "--device=cuda:77", f"--results_dir={results}"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert ended.stdout == ""
@@ -251,21 +197,14 @@ def test_a_command_of_older_versions_runs_unchanged(tmp_path: Path) -> None:
         '{"type": "standard", "capacity": 1000, "sample_ratio": 0.5}]'
     )
     begun = time.monotonic()
-    ended = subprocess.run(
-        [sys.executable, "main.py", "--op_mode=train", "--env=PongNoFrameskip-v4", "--environment_max_steps=2000"]
-        + ["--batch_size=10", "--r_f_steps=10", "--worker_count=2", "--envs_per_worker=2"]
-        + [f"--replay_parameters={replays}", f"--results_dir={tmp_path}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    words = ["--op_mode=train", "--env=PongNoFrameskip-v4", "--environment_max_steps=1500"]
+    words += ["--batch_size=10", "--r_f_steps=10", "--worker_count=2", "--envs_per_worker=2"]
+    assert main([*words, f"--replay_parameters={replays}", f"--results_dir={tmp_path}"]) == 0
     (folder,) = tmp_path.iterdir()
     last = reports(folder)[-1]
-    assert last["agent_steps"] == 2000
-    assert last["updates"] == (200 - 100) // 5, (
+    assert last["agent_steps"] == 1500
+    assert last["updates"] == (150 - 100) // 5, (
         "the warm-up takes 100 unrolls, a tenth of the standard replay; then each update takes 5 new ones"
     )
-    assert {name: replay["size"] for name, replay in last["replays"].items()} == {"0_queue": 0, "1_standard": 200}
+    assert {name: replay["size"] for name, replay in last["replays"].items()} == {"0_queue": 0, "1_standard": 150}
     assert last["seconds"] < time.monotonic() - begun
