@@ -70,7 +70,6 @@ def run(arguments: Sequence[str]) -> int:
     from run_files.checkpoint import find_checkpoint, refusing_foreign_content
     from run_files.inherited_options import inherited_options
     from training.train import train
-    from wrappers.any_environment.gymnasium_check import complaints
     from wrappers.make_environment import check_environment, make_environment
 
     parent, flags = None, given
@@ -91,7 +90,6 @@ def run(arguments: Sequence[str]) -> int:
     if rank is None and config.learners.learners > 1:
         return launch_learners(config, given)
     end_with_launcher()
-    notes += complaints(config.environment)
     with closing(connect(rank, config)) as learners, learners.guarded():
         train(config, make_environment, parent, notes, learners)
     return 0

@@ -10,7 +10,7 @@ from options.presets import CONTINUOUS, NUMBERS, SMALL_PICTURES, STANDARD
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.any_environment.faults import EnvironmentFaultError, UserCodeError
+from wrappers.any_environment.faults import EnvironmentFaultError
 from wrappers.environment import EnvironmentSpec, MakeEnvironment, environment_spec
 
 
@@ -26,7 +26,7 @@ def read_spec(config: Config, make_environment: MakeEnvironment) -> EnvironmentS
         if isinstance(environment, AnyEnvironment) and environment.may_have_masks:
             environment.reset()  # which shows whether it has
     except EnvironmentFaultError as error:
-        raise UserCodeError(f"--env={config.environment.env} has a fault, see above.", error.report) from None
+        raise UsageError(f"--env={config.environment.env} has a fault, see above.", error.report) from None
     spec = environment_spec(environment)
     environment.close()
     return spec

@@ -35,7 +35,7 @@ from workers.memory.shared_weights import SharedWeights
 from workers.worker import PlaySetup
 from workers.worker_clock import WorkerTimes
 from workers.worker_pool import WorkerPool
-from wrappers.any_environment.registry import find_environment, import_module
+from wrappers.any_environment.creation import find_environment, import_module
 from wrappers.environment import MakeEnvironment
 
 SLOTS_PER_WORKER = 2  # while one round is packed, its worker can play the next one

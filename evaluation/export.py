@@ -26,7 +26,7 @@ from options.rules import PATH, Options, UsageError, declared, option
 from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_content
 from run_files.run_folder import write_atomically
 from workers.policy_inputs import PolicyInputs
-from wrappers.any_environment.faults import EnvironmentFaultError, UserCodeError, last_line, traceback_of
+from wrappers.any_environment.faults import EnvironmentFaultError, last_line, traceback_of
 from wrappers.environment import as_observation, environment_spec
 from wrappers.make_environment import make_environment
 
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
         folder = Path(given.output) if given.output else checkpoint.run_folder / "export"
         differences = export(checkpoint, folder)
     except EnvironmentFaultError as error:
-        raise UserCodeError("the environment of the run has a fault, see above.", error.report) from None
+        raise UsageError("the environment of the run has a fault, see above.", error.report) from None
     except UsageError as error:
         print(end=error.details, file=sys.stderr)
         raise UsageError(str(error).replace("--load_model_url=", "").replace("--load_model_url: ", "")) from None
@@ -267,7 +267,7 @@ def _naming_own_torso(network: str) -> Iterator[None]:
         if not is_own(network):
             raise
         sentence = f"--network={network} cannot be exported: {last_line(error)}."
-        raise UserCodeError(sentence, traceback_of(error)) from None
+        raise UsageError(sentence, traceback_of(error)) from None
 
 
 @contextmanager

@@ -15,12 +15,19 @@ SWITCH_VALUES = {"true": True, "1": True, "yes": True, "false": False, "0": Fals
 
 
 class UsageError(Exception):
-    """A user's mistake, as one sentence on one line: which flag is wrong, and what would be right."""
+    """A user's mistake, as one sentence on one line: which flag is wrong, and what would be right.
 
-    details = ""  # lines that are shown before the sentence, such as a traceback of the user's own code
+    `details` are lines that are shown before it, such as a traceback of the user's own code.
+    """
 
-    def __init__(self, sentence: str) -> None:
+    def __init__(self, sentence: str, details: str = "") -> None:
         super().__init__(printable(sentence))
+        self.details = details
+
+    @property
+    def report(self) -> str:
+        """What a process of a run says of it to the main process."""
+        return f"{self.details}{self}\n"
 
 
 def printable(text: str, keep: str = "") -> str:

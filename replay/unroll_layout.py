@@ -17,7 +17,6 @@ ActionKind = Literal["discrete", "product", "gaussian"]
 # Limits of what a run may have. Checkpoints with more are refused, because networks are made for them.
 MOST_CHOICES = 10_000  # numbers that describe a policy in one state
 MOST_NUMBERS = 10_000  # of a vector
-MOST_PIXELS = 10_000  # of a side of a picture
 
 
 @dataclass(frozen=True)

@@ -223,9 +223,7 @@ def checked_run(name: str, flags: dict[str, Any]) -> SweepRun:
         config = Config.from_flags(flags)
         check_environment(config.environment, films=config.test.render)
     except UsageError as error:
-        named = UsageError(f"the sweep's run {name}: {error}")
-        named.details = error.details
-        raise named from None
+        raise UsageError(f"the sweep's run {name}: {error}", error.details) from None
     return SweepRun(name, flags, config)
 
 

@@ -12,7 +12,6 @@ from replay.row_layout import Rows
 from replay.storage import BLOB_OVERHEAD, UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from workers.exploration import random_action
-from wrappers.any_environment.faults import users_code
 from wrappers.environment import MakeEnvironment, as_observation
 
 SAMPLED_STEPS = 300
@@ -83,7 +82,6 @@ def plan_memory(
     return ReplayMemory(in_queues + in_others, in_replays, in_transit, in_others > 0, compressed)
 
 
-@users_code()
 def played_at_random(config: Config, layout: UnrollLayout, make_environment: MakeEnvironment) -> Rows:
     """Unrolls `[n, nbytes]` with pictures of random play; the other fields are noise, which does not compress."""
     rng = np.random.default_rng(0)

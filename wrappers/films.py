@@ -6,7 +6,6 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from wrappers.any_environment.faults import ValueFaultError
 from wrappers.environment import Watch
 
 SMALLEST = 160  # pixels of the longer side: smaller pictures are shown with larger pixels
@@ -38,12 +37,12 @@ class FilmFrames(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def colour_picture(rendered: Any) -> NDArray[np.uint8]:
-    """What `render` returned, as bytes [height, width, 3], enlarged if it is tiny."""
+    """What `render` returned, as bytes [height, width, 3], enlarged if it is tiny. TypeError if it is no picture."""
     if not isinstance(rendered, np.ndarray):
-        raise ValueFaultError(f"render returned {type(rendered).__name__} instead of a picture")
+        raise TypeError(f"render returned {type(rendered).__name__} instead of a picture")
     if rendered.ndim != 3 or rendered.shape[2] != COLOURS or rendered.dtype.kind not in "uif":
         what = f"{rendered.dtype} {list(rendered.shape)}"
-        raise ValueFaultError(f"render returned {what} instead of a picture [height, width, 3]")
+        raise TypeError(f"render returned {what} instead of a picture [height, width, 3]")
     if rendered.dtype.kind == "f":  # fractions of the brightest colour
         rendered = np.rint(np.clip(rendered, 0, 1) * 255)
     picture = np.ascontiguousarray(rendered.astype(np.uint8, copy=False))

@@ -1,6 +1,5 @@
 """Makes the environment of a run, whatever its id is, and checks before a run that this is possible."""
 
-from functools import partial
 from typing import Any
 
 import gymnasium
@@ -24,13 +23,8 @@ def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None
     """
     if is_noframeskip(options.env):
         return make_atari(options, seed, watch)
-    make = partial(_create, options, watch)
-    return AnyEnvironment(make(), options, seed, make)
-
-
-def _create(options: EnvironmentOptions, watch: Watch | None) -> gymnasium.Env[Any, Any]:
     environment = create(options, films=watch is not None)
-    return environment if watch is None else FilmFrames(environment, watch)
+    return AnyEnvironment(environment if watch is None else FilmFrames(environment, watch), options, seed)
 
 
 def check_environment(options: EnvironmentOptions, films: bool = False) -> EnvironmentSpec | None:

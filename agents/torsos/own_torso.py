@@ -13,8 +13,8 @@ from torch import nn
 
 from agents.torsos.pictures import channels_last
 from options.rules import UsageError
-from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of
-from wrappers.any_environment.registry import import_function
+from wrappers.any_environment.creation import import_function
+from wrappers.any_environment.faults import FAILURES, last_line, traceback_of
 
 # A scaled picture minus the background `[N, S*C, H, W]`, a normalised vector `[N, D]`, or both.
 TorsoInput = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
@@ -34,7 +34,7 @@ def make_own_torso(name: str, space: Space[Any], trial: TorsoInput) -> tuple[nn.
     try:
         torso = make(space)
     except FAILURES as error:
-        raise UserCodeError(f"{flag} failed with {last_line(error)}.", traceback_of(error)) from None
+        raise UsageError(f"{flag} failed with {last_line(error)}.", traceback_of(error)) from None
     if not isinstance(torso, nn.Module):
         raise UsageError(f"{flag} must return a torch.nn.Module, not {type(torso).__name__}.")
     return torso, _feature_count(flag, torso, trial)
@@ -49,7 +49,7 @@ def _feature_count(flag: str, torso: nn.Module, trial: TorsoInput) -> int:
             channels_last(torso)
             features = torso(trial)
     except FAILURES as error:
-        raise UserCodeError(
+        raise UsageError(
             f"{flag}: its module failed for {TRIAL_SIZE} observations with {last_line(error)}.", traceback_of(error)
         ) from None
     torso.train(was_training)

@@ -106,7 +106,7 @@ def test_an_exception_is_shown_with_the_users_traceback_once(start: Start) -> No
     assert first.startswith("worker 0 is replaced: it failed:\nTraceback (most recent call last):\n")
     assert first.count("Traceback") == first.count("ValueError: nothing works after 1 steps\n") == 1
     assert "hand_written.py" in first and "adapter.py" not in first
-    sentence = f"{FAULTY} has a fault in step 1 of a game (1 steps since the environment was made): step raised "
+    sentence = f"{FAULTY} has a fault in step 1 of a game: step raised "
     assert first.splitlines()[-1] == f"{sentence}ValueError: nothing works after 1 steps."
     assert len(others) == FAILURES_IN_A_ROW - 2
     for text in [*others, str(raised.value)]:

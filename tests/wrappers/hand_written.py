@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,6 @@ from wrappers.any_environment.adapter import AnyEnvironment
 
 NEVER = 10**9
 TITLE = "\x1b]0;owned\x07"  # a terminal would change the title of its window
-NAMELESS_SIGNAL = signal.SIGRTMIN + 5
 
 
 class Scripted(gymnasium.Env[Any, Any]):
@@ -106,6 +104,9 @@ class Channels(Catch):
 class WithoutPictures(Catch):
     metadata = {"render_modes": ["human"]}  # noqa: RUF012
 
+    def render(self) -> Any:
+        return "a window"
+
 
 class Spaceless(Catch):
     """Catch whose action space is missing, or no space."""
@@ -122,25 +123,16 @@ class WithProgram(Catch):
 
     metadata = {"render_modes": ["human"]}  # noqa: RUF012
 
-    def __init__(self, mark: str, closes: bool = True, observes: str = "numbers") -> None:
-        super().__init__()
+    def __init__(self, mark: str, observes: str = "numbers", render_mode: str | None = None) -> None:
+        super().__init__(render_mode=render_mode)
         if observes == "text":
             self.observation_space = spaces.Text(9)
-        self._closes = closes
         self._program = subprocess.Popen(["sleep", "1000"])
         Path(mark).write_text(str(self._program.pid))
 
     def close(self) -> None:
-        if self._closes:
-            self._program.kill()
-            self._program.wait()
-
-
-class Unseeded(Catch):
-    """Catch that ignores its seed."""
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        return super().reset()
+        self._program.kill()
+        self._program.wait()
 
 
 class Faulty(Catch):
@@ -165,10 +157,6 @@ class Faulty(Catch):
                 raise ValueError(f"nothing works after {self._steps} steps")
             if self._how == "nan":
                 return np.array([0, np.nan], np.float32), 0.0, False, False, {}
-            if self._how == "exits":
-                raise SystemExit(0)
-            if self._how == "is killed":
-                signal.raise_signal(NAMELESS_SIGNAL)
             if self._how == "sleeps":
                 wait_for_a_server_that_never_answers()
             if self._how == "computes":
@@ -181,11 +169,9 @@ class Fragile(Catch):
 
     resets = 0
     seeds: ClassVar[list[int | None]] = []
-    copies = 0
 
     def __init__(self, fails: Sequence[int] = (), every: int = NEVER) -> None:
         super().__init__()
-        type(self).copies += 1
         self._fails, self._every = fails, every
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -197,31 +183,11 @@ class Fragile(Catch):
 
 
 class Wanderer(Catch):
-    """Catch that changes the current folder whenever it can, and prints what a terminal obeys."""
+    """Catch that changes the current folder."""
 
-    def __init__(self, folder: str, render_mode: str | None = None) -> None:
-        super().__init__(render_mode=render_mode)
-        self._folder = folder
-        self._leave()
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        self._leave()
-        return super().reset(seed=seed)
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self._leave()
-        return super().step(action)
-
-    def render(self) -> Any:
-        self._leave()
-        return super().render()
-
-    def close(self) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        os.chdir(self._folder)
-        print(f"{TITLE}wandering")
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        os.chdir(folder)
 
 
 def wait_for_a_server_that_never_answers() -> None:
@@ -242,7 +208,6 @@ gymnasium.register("Collection/Fragile-v1", entry_point="tests.wrappers.hand_wri
 gymnasium.register("Collection/Wanderer-v1", entry_point="tests.wrappers.hand_written:Wanderer")
 gymnasium.register("Collection/WithProgram-v1", entry_point="tests.wrappers.hand_written:WithProgram")
 gymnasium.register("Spaceless-v0", entry_point="tests.wrappers.hand_written:Spaceless")
-gymnasium.register("Collection/Unseeded-v1", entry_point="tests.wrappers.hand_written:Unseeded")
 
 CATCH = "tests.wrappers.hand_written:Collection/Catch-v1"
 CHANNELS = "tests.wrappers.hand_written:Collection/Channels-v1"
@@ -251,7 +216,6 @@ FAULTY = "tests.wrappers.hand_written:Collection/Faulty-v1"
 FRAGILE = "tests.wrappers.hand_written:Collection/Fragile-v1"
 WANDERER = "tests.wrappers.hand_written:Collection/Wanderer-v1"
 WITH_PROGRAM = "tests.wrappers.hand_written:Collection/WithProgram-v1"
-UNSEEDED = "tests.wrappers.hand_written:Collection/Unseeded-v1"
 MISSING = "tests.wrappers.hand_written:Collection/Missing-v1"
 
 

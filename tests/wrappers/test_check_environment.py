@@ -39,14 +39,10 @@ HERE = "tests.wrappers.hand_written"
         ({"env": "phys2d/CartPole-v1"}, "cannot be made: ModuleNotFoundError: No module named 'jax'"),
         ({"env": "no_such_module:X-v0"}, "there is no module no_such_module in the current folder"),
         ({"env": "tests.no_such_module:X-v0"}, "there is no module tests.no_such_module in the current folder"),
-        ({"env": f"{HERE}:Unknown-v0"}, f"knows .*; gymnasium.register in {HERE} would add it"),
-        ({"env": f"{HERE}:Spaceless-v0"}, "has no action_space; a space of Gymnasium would be right"),
-        ({"env": f"{HERE}:Spaceless-v0", "env_kwargs": '{"action_space": 4}'}, "has the int 4 as action_space; a"),
+        ({"env": f"{HERE}:Unknown-v0"}, "not an environment that Gymnasium knows"),
+        ({"env": f"{HERE}:Spaceless-v0"}, "actions in a NoneType space, and supported are"),
+        ({"env": f"{HERE}:Spaceless-v0", "env_kwargs": '{"action_space": 4}'}, "actions in a int space"),
         ({"env": MISSING}, "No module named 'no_such_module_anywhere'"),
-        ({"env": CATCH, "env_kwargs": '{"lane": 3}'}, "--env_kwargs=.* does not fit .*unexpected keyword argument"),
-        ({"env": CATCH, "env_kwargs": '{"render_mode": "human"}'}, 'render_mode "human" is not for training'),
-        ({"env": CATCH, "env_kwargs": '{"id": "X-v0"}'}, '"id" is no argument of an environment; leaving it out'),
-        ({"env": CATCH, "env_kwargs": '{"disable_env_checker": true}'}, '"disable_env_checker" is no argument of'),
         ({"env": CATCH, "env_wrapper": f"{HERE}:triple"}, "has no function triple"),
         ({"env": CATCH, "env_wrapper": "no_such_module:f"}, "--env_wrapper=.*there is no module no_such_module"),
         ({"env": CATCH, "env_wrapper": f"{HERE}:nothing"}, "must return an environment .*, not NoneType"),
@@ -84,6 +80,11 @@ def test_an_exception_of_the_users_code_has_its_traceback_once(
         check_environment(options_of(CATCH, **flags))
 
 
+def test_an_argument_that_the_environment_does_not_have_is_named() -> None:
+    with pytest.raises(UsageError, match="constructor failed with TypeError: .* unexpected keyword argument 'lane'"):
+        check_environment(options_of(CATCH, env_kwargs='{"lane": 3}'))
+
+
 @pytest.mark.parametrize(
     ("module", "line", "error"),
     [
@@ -101,15 +102,6 @@ def test_a_module_that_cannot_be_imported_shows_why(
     assert line in raised.value.details
 
 
-def test_a_module_named_like_one_of_ours_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "wrappers.py").write_text("def same(env):\n    return env\n")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError) as raised:
-        check_environment(options_of(env_wrapper="wrappers:same"))
-    sentence = "wrappers is also a module of this program; another name for yours would be right."
-    assert str(raised.value) == f"--env_wrapper=wrappers:same: {sentence}"
-
-
 def test_a_module_of_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_module.py").write_text(
         "import gymnasium\ngymnasium.register('OwnModule/Catch-v0', entry_point='tests.wrappers.hand_written:Catch')\n"
@@ -120,17 +112,11 @@ def test_a_module_of_the_current_folder_is_found(tmp_path: Path, monkeypatch: py
     assert make_environment(options, 0).reset()[0].vector.shape == (2,)
 
 
-@pytest.mark.parametrize(
-    ("env", "sentence"),
-    [(CATCH, ""), (BLIND, '--render needs an environment with the render mode "rgb_array", and .* has human')],
-)
-def test_films_need_the_render_mode(env: str, sentence: str) -> None:
-    check_environment(options_of(env), films=False)
-    if not sentence:
-        check_environment(options_of(env), films=True)
-        return
-    with pytest.raises(UsageError, match=sentence):
-        check_environment(options_of(env), films=True)
+def test_films_need_an_environment_that_renders() -> None:
+    check_environment(options_of(CATCH), films=True)
+    check_environment(options_of(BLIND), films=False)
+    with pytest.raises(UsageError, match="--render: .* cannot be filmed: TypeError: render returned str"):
+        check_environment(options_of(BLIND), films=True)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere MuJoCo needs no display")

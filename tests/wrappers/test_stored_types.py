@@ -65,7 +65,5 @@ def test_whole_numbers_that_their_type_cannot_hold_are_a_fault(value: int) -> No
     fits = np.array([0, 1, 2, 3, 4, 5, 255])
     agent = adapted(Scripted(BYTES, observations=[fits, np.array([0, 1, value, 3, 4, 5, 6])]))
     assert agent.reset()[0].vector.tolist() == fits.tolist()
-    with pytest.raises(
-        EnvironmentFaultError, match=f"the observation has {value} at place 2, and its space says uint8"
-    ):
+    with pytest.raises(EnvironmentFaultError, match=f"the observation is .* {value} .*, and its space says uint8"):
         agent.step(0)

@@ -22,7 +22,7 @@ class Actions:
     kind: ActionKind
     sizes: tuple[int, ...]
     space: Space[Any]  # of the agent's actions
-    to_environment: Callable[[Any], Any]
+    to_environment: Callable[[Any], Any]  # a plain number of Discrete, else an array
 
     def read_mask(self, given: Any) -> NDArray[np.float32]:
         """An action mask: 1 for each choice that is possible, 0 for the others, factor by factor."""
@@ -38,12 +38,15 @@ class Actions:
         return mask.astype(np.float32)
 
 
-def actions_for(space: Space[Any]) -> Actions:
+def actions_for(space: Space[Any] | None) -> Actions:
     """The agent's actions in an environment with this action space. UsageError if it is not supported."""
     if isinstance(space, spaces.Discrete):
         actions = _discrete(space)
-    elif isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
-        actions = _product(space)
+    elif isinstance(space, spaces.MultiDiscrete):
+        actions = _product(space, space.nvec.reshape(-1).astype(np.int64), np.asarray(space.start).reshape(-1))
+    elif isinstance(space, spaces.MultiBinary):
+        count = int(np.prod(space.shape))
+        actions = _product(space, np.full(count, 2, np.int64), np.zeros(count, np.int64))
     elif isinstance(space, spaces.Box):
         actions = _gaussian(space)
     else:
@@ -59,33 +62,21 @@ def actions_for(space: Space[Any]) -> Actions:
 
 def _discrete(space: spaces.Discrete) -> Actions:
     start, count = int(space.start), int(space.n)
-
-    def to_environment(action: Any) -> int:
-        return int(action) + start
-
-    return Actions("discrete", (count,), spaces.Discrete(count), to_environment)
+    return Actions("discrete", (count,), spaces.Discrete(count), lambda action: int(action) + start)
 
 
-def _product(space: spaces.MultiDiscrete | spaces.MultiBinary) -> Actions:
-    shape = space.shape
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes = space.nvec.reshape(-1).astype(np.int64)
-        start = np.asarray(space.start).reshape(-1)
-    else:
-        sizes = np.full(int(np.prod(shape)), 2, np.int64)
-        start = np.zeros(len(sizes), np.int64)
-    dtype = space.dtype
+def _product(space: Space[Any], sizes: NDArray[np.int64], start: NDArray[Any]) -> Actions:
+    shape, dtype = space.shape or (), space.dtype
 
     def to_environment(action: Any) -> NDArray[Any]:
-        return (np.asarray(action) + start).reshape(shape).astype(dtype)
+        typed: NDArray[Any] = (np.asarray(action) + start).reshape(shape).astype(dtype)
+        return typed
 
     return Actions("product", tuple(map(int, sizes)), spaces.MultiDiscrete(sizes), to_environment)
 
 
 def _gaussian(space: spaces.Box) -> Actions:
     """Real numbers without bounds. −1 to 1 spans finite bounds; in other dimensions an action is the value itself."""
-    if np.issubdtype(space.dtype, np.complexfloating):
-        raise UsageError("--env has complex numbers as actions; real ones would be right.")
     count = int(np.prod(space.shape))
     low, high = (bound.reshape(-1).astype(np.float64) for bound in (space.low, space.high))
     bounded = (space.bounded_below & space.bounded_above).reshape(-1)
@@ -93,15 +84,12 @@ def _gaussian(space: spaces.Box) -> Actions:
     low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
     offset, scale = low / 2 + high / 2, high / 2 - low / 2
     shape, dtype = space.shape, np.dtype(space.dtype)
-    whole = dtype.kind != "f"
-    # The largest int64 and uint64 are no float64: they would be rounded up, and overflow.
-    largest = np.nextafter(2.0 ** (8 * dtype.itemsize - (dtype.kind == "i")), 0) if whole else np.inf
     space_low, space_high = space.low, space.high
 
     def to_environment(action: Any) -> NDArray[Any]:
         values = np.minimum(np.maximum(action, least), most) * scale + offset
-        if whole:
-            values = np.minimum(np.rint(values), largest)
+        if dtype.kind != "f":
+            values = np.rint(values)
         typed: NDArray[Any] = values.reshape(shape).astype(dtype)
         # Rounding can leave the bounds by a last digit.
         np.maximum(typed, space_low, out=typed)

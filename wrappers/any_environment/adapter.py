@@ -1,7 +1,6 @@
 """Any environment of Gymnasium, with the observations and actions of the agent."""
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,31 +13,15 @@ from numpy.typing import NDArray
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
 from wrappers.any_environment.actions import actions_for
-from wrappers.any_environment.faults import (
-    FAILURES,
-    EnvironmentFaultError,
-    ValueFaultError,
-    current_folder,
-    return_to,
-)
-from wrappers.any_environment.observations import VectorReader, parts_of
-from wrappers.any_environment.pictures import PictureReader
+from wrappers.any_environment.faults import FAILURES, EnvironmentFaultError, ValueFaultError
+from wrappers.any_environment.observations import ObservationReader
 from wrappers.atari import reward_clipping
-from wrappers.environment import (
-    FAILED_RESETS,
-    NO_FRAME,
-    EnvironmentSpec,
-    FinishedGame,
-    Observation,
-    environment_spec,
-    names_in,
-)
+from wrappers.environment import FAILED_RESETS, EnvironmentSpec, FinishedGame, Observation, environment_spec, names_in
 
 ACTION_MASK, ACTION_MASKS = "action_mask", "action_masks"  # the entry of an `info`, and the method
 LARGEST_REWARD = 1e30  # with room for the sum of an episode in float32
-STICKY, RENEWED = 1, 2  # numbers of the streams of one seed: sticky actions, and seeds of copies that were made anew
+STICKY = 1  # number of the stream of a seed that draws sticky actions
 MOST_RESETS = 4  # tries
-SAME_COPY = 2  # of them with the same copy of the environment
 
 
 class AnyEnvironment(gymnasium.Env[Observation, Any]):
@@ -47,38 +30,26 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
     A step of the agent is `skipped_frames` steps of the environment, all with the same action; its reward is their sum,
     clipped. The first reset seeds the environment, and later ones without a seed go on with its random generators. What
     the environment's code raises, and values that its spaces do not allow, become an EnvironmentFaultError. A reset
-    that fails is tried again; where it fails twice, `make` makes a copy with another seed in place of this one.
-
-    The environment's code may change the current folder. It is restored when a game starts: in each step, this would
-    cost more than a hundredth of a simple environment's time.
+    that fails is tried again.
     """
 
-    def __init__(
-        self,
-        env: gymnasium.Env[Any, Any],
-        options: EnvironmentOptions,
-        seed: int,
-        make: Callable[[], gymnasium.Env[Any, Any]] | None = None,
-    ) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], options: EnvironmentOptions, seed: int) -> None:
         self.env = env
-        self._make = make
-        self._folder = current_folder()
         self.metadata = env.metadata
         self.render_mode = env.render_mode
         self._id = options.env
-        parts = parts_of(env.observation_space)
-        self._read_picture = PictureReader(parts, options)
-        self._read_vector = VectorReader(parts)
-        actions = actions_for(env.action_space)
+        # Environments that users write may lack a space.
+        self._read = ObservationReader(getattr(env, "observation_space", None), options)
+        actions = actions_for(getattr(env, "action_space", None))
         self._actions, self._to_environment = actions, actions.to_environment
         self.spec_for_agent = EnvironmentSpec(
-            frame_shape=self._read_picture.shape,
-            vector_size=self._read_vector.size,
-            one_hot_size=self._read_vector.one_hot_size,
+            frame_shape=self._read.frame_shape,
+            vector_size=self._read.vector_size,
+            one_hot_size=self._read.one_hot_size,
             action_kind=actions.kind,
             action_sizes=actions.sizes,
             can_snapshot=False,
-            vector_dtype=self._read_vector.dtype,
+            vector_dtype=self._read.vector_dtype,
             reported_info=names_in(env, "reported_info"),
         )
         self.observation_space = _agent_space(self.spec_for_agent)
@@ -87,16 +58,13 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._asks_for_masks = self.may_have_masks and env.has_wrapper_attr(ACTION_MASKS)
         self.action_space = actions.space
         self._seed: int | None = seed
-        self._new_seeds = np.random.default_rng([seed, RENEWED])
         self._skip = range(options.skipped_frames)
         self._frame_limit = options.max_game_frames
         self._clip = reward_clipping(options.reward_clipping_method)
         self._sticky = options.repeat_action_probability
         self._sticky_draws = _sticky_stream(seed)
-        # An action that the environment gets several times: its code may change an array in place.
-        self._copies = (options.skipped_frames > 1 or self._sticky > 0) and actions.kind != "discrete"
-        self._latest: Any = None  # what the environment got last in this game; with sticky actions
-        self._total_steps = self._episode_steps = 0  # of the environment
+        self._latest: Any = None  # what the environment got last in this game
+        self._episode_steps = 0  # of the environment
         self._return, self._length = 0.0, 0
         self._finished: list[FinishedGame] = []
 
@@ -118,6 +86,9 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         if seed is not None:
             self._sticky_draws = _sticky_stream(seed)
+        self._episode_steps = 0
+        self._return, self._length = 0.0, 0
+        self._latest = None
         failed: list[str] = []
         while True:
             try:
@@ -128,40 +99,28 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
                     raise
             else:
                 break
-            finally:
-                return_to(self._folder)
-            if len(failed) >= SAME_COPY and self._make is not None:
-                self.close()
-                self.env = self._make()
-                self._total_steps = 0
-                self._seed = int(self._new_seeds.integers(2**31))
         if seed is None:
             self._seed = None
         return observation, {FAILED_RESETS: failed} if failed else {}
 
     def _reset_once(self, seed: int | None, options: dict[str, Any] | None) -> Observation:
-        self._episode_steps = 0
-        self._return, self._length = 0.0, 0
-        self._latest = None
         try:
             result = self.env.reset(seed=seed, options=options)
-        except ValueFaultError as error:  # of a film
-            raise self._fault(str(error)) from None
         except FAILURES as error:
             raise self._raised("reset", error) from error
-        try:
-            if isinstance(result, np.ndarray):  # of two numbers, it could be taken for both
-                raise TypeError
-            seen, info = result
-        except (TypeError, ValueError):
-            raise self._fault(f"reset returned {_count(result)}; observation and info would be right") from None
-        return self._observe(seen, info)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise self._fault(f"reset returned {_count(result)}; observation and info would be right")
+        return self._observe(*result)
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         chosen = self._to_environment(action)
         total = 0.0
         for _ in self._skip:
-            seen, reward, terminated, truncated, info = self._step_once(chosen.copy() if self._copies else chosen)
+            if self._latest is not None and self._sticky and self._sticky_draws.random() < self._sticky:
+                played = self._latest
+            else:
+                played = self._latest = chosen
+            seen, reward, terminated, truncated, info = self._step_once(played)
             total += reward
             if terminated or truncated:
                 break
@@ -174,35 +133,23 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
 
     def _step_once(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step of the environment."""
-        if self._sticky:
-            if self._latest is not None and self._sticky_draws.random() < self._sticky:
-                action = self._latest.copy() if self._copies else self._latest
-            self._latest = action.copy() if self._copies else action
-        self._total_steps += 1
         self._episode_steps += 1
         try:
-            result = self.env.step(action)
-        except ValueFaultError as error:  # of a film
-            raise self._fault(str(error)) from None
+            # A copy, because the environment's code may change an array in place, and it may get this one again.
+            result = self.env.step(action if type(action) is int else action.copy())
         except FAILURES as error:
             raise self._raised("step", error) from error
-        try:
-            seen, reward, terminated, truncated, info = result
-        except (TypeError, ValueError):
+        if not isinstance(result, tuple) or len(result) != 5:
             right = "observation, reward, terminated, truncated and info would be right"
-            raise self._fault(f"step returned {_count(result)}; {right}") from None
+            raise self._fault(f"step returned {_count(result)}; {right}")
+        seen, reward, terminated, truncated, info = result
         try:
             number = float(reward)
         except (TypeError, ValueError):
             number = math.nan
         if not abs(number) <= LARGEST_REWARD:
             raise self._fault(f"the reward is {reward!r:.60}; a number of at most {LARGEST_REWARD:g} would be right")
-        try:
-            ends, is_cut = bool(terminated), bool(truncated)
-        except (TypeError, ValueError):
-            what = f"terminated is {terminated!r:.60} and truncated {truncated!r:.60}"
-            raise self._fault(f"{what}; True or False would be right") from None
-        return seen, number, ends, is_cut or self._episode_steps >= self._frame_limit, info
+        return seen, number, bool(terminated), bool(truncated) or self._episode_steps >= self._frame_limit, info
 
     def render(self) -> Any:
         return self.env.render()
@@ -211,12 +158,10 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         # Nothing is lost if this fails, as it may in an environment that was made and never reset.
         with suppress(*FAILURES):
             self.env.close()
-        return_to(self._folder)
 
     def _observe(self, seen: Any, info: Any, is_over: bool = False) -> Observation:
         try:
-            frame = self._read_picture(seen) if self.spec_for_agent.has_picture else NO_FRAME
-            vector = self._read_vector(seen)
+            frame, vector = self._read(seen)
             return Observation(frame, self._with_mask(vector, info, is_over) if self.may_have_masks else vector)
         except ValueFaultError as error:
             raise self._fault(str(error)) from None
@@ -256,11 +201,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         return self._fault(f"{method} raised {type(error).__name__}: {error}")
 
     def _fault(self, what: str) -> EnvironmentFaultError:
-        place = (
-            f"step {self._episode_steps} of a game ({self._total_steps} steps since the environment was made)"
-            if self._episode_steps
-            else f"a reset ({self._total_steps} steps after the environment was made)"
-        )
+        place = f"step {self._episode_steps} of a game" if self._episode_steps else "a reset"
         return EnvironmentFaultError(f"{self._id} has a fault in {place}: {what}.")
 
 

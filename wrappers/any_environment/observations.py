@@ -1,301 +1,210 @@
-"""Takes observations apart: which of their parts are pictures and which numbers, and one vector of all numbers.
+"""Takes observations apart: their pictures become one frame, and all other numbers one vector.
 
 Gymnasium's own `contains` and `flatten` do this for any space, but each part takes several times as long, up to a
 hundred times for Discrete; and they do not find NaN, or say which part is wrong.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
+from options.environment_options import MAX_CHANNELS, EnvironmentOptions
 from options.rules import UsageError
-from replay.unroll_layout import MOST_NUMBERS, MOST_PIXELS
+from replay.unroll_layout import MOST_NUMBERS
 from wrappers.any_environment.faults import ValueFaultError
-from wrappers.environment import NO_VECTOR
+from wrappers.any_environment.pictures import as_array, is_picture, picture_writer
+from wrappers.environment import NO_FRAME, NO_VECTOR, Observation
 
-SUPPORTED = "Box, Discrete, MultiBinary and MultiDiscrete, also inside Dict and Tuple"
-MINIGRID_HINT = "--env_wrapper=minigrid.wrappers:ImgObsWrapper leaves out the text of MiniGrid and BabyAI"
-LARGEST = float(np.finfo(np.float32).max)
-FEW = 64  # numbers that are checked faster in plain Python than in numpy
 # float32 holds all of their numbers. uint16 is missing, because PyTorch does not support it on every device.
 SMALL_TYPES = ("uint8", "int8", "int16")
-ADMITTED_TYPES = 8  # types of numbers that are remembered for one part
+SUPPORTED = "Box, Discrete, MultiBinary and MultiDiscrete, also inside Dict and Tuple"
 
 Path = tuple[str | int, ...]  # the keys and indices that lead to a part of an observation
-PartKind = Literal["picture", "numbers", "one_hot"]
-Vector = NDArray[np.float32]
-Write = Callable[[Any, Vector], None]  # writes a value into its place in the vector
+Write = Callable[[Any, NDArray[Any]], None]  # writes a value into its place
 
 
-@dataclass(frozen=True)
-class Part:
-    """A space without parts of its own, and where it is in an observation."""
+class Part(NamedTuple):
+    """A space without parts of its own: where it is in an observation, and what is done with its values."""
 
     path: Path
-    space: Space[Any]
-    kind: PartKind
-
-    @property
-    def name(self) -> str:
-        """What a message calls it: "the observation", or "the observation['image']"."""
-        return _name(self.path)
+    write: Write
+    place: slice  # of the frame's channels, or of the vector
 
 
-def parts_of(space: Space[Any]) -> list[Part]:
-    """The pictures, numbers and one-hot parts of an observation space, in its order.
+class ObservationReader:
+    """Makes an `Observation` of what an environment returns.
 
-    UsageError if one of them is not supported.
+    The vector is float32, because the network computes in float32; `vector_dtype` is the smallest type that holds it
+    exactly. The last `one_hot_size` of its numbers are zeros and ones. The next call overwrites the frame.
     """
-    parts = [Part(path, leaf, _kind(leaf, _name(path))) for path, leaf in _leaves(space, ())]
-    if not parts:
-        raise UsageError(f"--env has an empty observation space, {space}; at least one number would be right.")
-    return parts
+
+    def __init__(self, space: Space[Any] | None, options: EnvironmentOptions) -> None:
+        leaves = list(_leaves(space, ()))
+        pictures = [(path, leaf) for path, leaf in leaves if isinstance(leaf, spaces.Box) and is_picture(leaf)]
+        vectors = [(path, leaf) for path, leaf in leaves if not (isinstance(leaf, spaces.Box) and is_picture(leaf))]
+        vectors.sort(key=lambda part: _is_one_hot(part[1]))  # numbers first
+        self._pictures: list[Part] = []
+        self.frame_shape = (0, 0, 0)
+        for path, picture in pictures:
+            write, (channels, height, width) = picture_writer(picture, options, _name(path))
+            first = self.frame_shape[0]
+            if first and self.frame_shape[1:] != (height, width):
+                raise UsageError(
+                    f"--env has pictures of several sizes: {_name(path)} is {height}×{width}, and others are "
+                    f"{self.frame_shape[1]}×{self.frame_shape[2]}; --frame_scale_resolution, or a wrapper that "
+                    "--env_wrapper=module:function names, can change this."
+                )
+            self.frame_shape = (first + channels, height, width)
+            self._pictures.append(Part(path, write, slice(first, first + channels)))
+        channels, height, width = self.frame_shape
+        if channels * options.frames_stacked > MAX_CHANNELS:
+            raise UsageError(
+                f"--frames_stacked={options.frames_stacked} is too many for pictures of {channels} channels; at most "
+                f"{MAX_CHANNELS} channels together would be right."
+            )
+        # Channels are last in memory, as in most environments, so that most pictures are copied in one piece.
+        self._frame = np.zeros((height, width, channels), np.uint8).transpose(2, 0, 1) if channels else NO_FRAME
+
+        self._vectors: list[Part] = []
+        self.vector_size = self.one_hot_size = 0
+        dtypes: list[str] = []
+        for path, leaf in vectors:
+            size = spaces.flatdim(leaf)
+            self._vectors.append(Part(path, _writer(leaf), slice(self.vector_size, self.vector_size + size)))
+            self.vector_size += size
+            self.one_hot_size += size if _is_one_hot(leaf) else 0
+            dtypes.append(_stored(leaf))
+        self.vector_dtype = np.result_type(*dtypes).name if dtypes else "float32"
+        if self.vector_size > MOST_NUMBERS or not (pictures or self.vector_size):
+            raise UsageError(
+                f"--env has observations of {self.vector_size} numbers that are no picture; 1 to {MOST_NUMBERS}, or a "
+                "picture [height, width, channels], would be right. --env_wrapper=module:function can name a wrapper "
+                "that reshapes them or leaves some out."
+            )
+
+    def __call__(self, observation: Any) -> Observation:
+        vector = np.zeros(self.vector_size, np.float32) if self.vector_size else NO_VECTOR
+        self._write(observation, self._pictures, self._frame)
+        self._write(observation, self._vectors, vector)
+        if not math.isfinite(vector.dot(vector)):
+            self._check_finite(vector)
+        return Observation(self._frame, vector)
+
+    def _write(self, observation: Any, parts: Sequence[Part], into: NDArray[Any]) -> None:
+        for part in parts:
+            value = observation
+            try:
+                for key in part.path:
+                    value = value[key]
+                part.write(value, into[part.place])
+            except ValueFaultError as error:
+                raise ValueFaultError(f"{_name(part.path)} {error}") from None
+            except (LookupError, TypeError) as error:
+                raise ValueFaultError(f"{_name(part.path)} is missing ({error!r})") from None
+
+    def _check_finite(self, vector: NDArray[np.float32]) -> None:
+        """Name a number that is NaN or infinite. There is none where only the sum of the squares is too large."""
+        for part in self._vectors:
+            for place in np.flatnonzero(~np.isfinite(vector[part.place])):
+                number = vector[part.place][place]
+                right = "finite float32 numbers would be right"
+                raise ValueFaultError(f"{_name(part.path)} has {number} at place {place}; {right}")
 
 
-def _leaves(space: Space[Any], path: Path) -> Iterator[tuple[Path, Space[Any]]]:
+def _leaves(space: Space[Any] | None, path: Path) -> Iterator[tuple[Path, Space[Any]]]:
+    """The spaces without parts of their own, in the order of the space. UsageError if one of them is not supported."""
     if isinstance(space, spaces.Dict):
         for key, inner in space.spaces.items():
             yield from _leaves(inner, (*path, key))
     elif isinstance(space, spaces.Tuple):
         for index, inner in enumerate(space.spaces):
             yield from _leaves(inner, (*path, index))
-    else:
+    elif isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         yield path, space
-
-
-def _kind(space: Space[Any], name: str) -> PartKind:
-    if isinstance(space, spaces.Box):
-        if np.issubdtype(space.dtype, np.complexfloating):
-            raise UsageError(f"--env: {name} has complex numbers; real ones would be right.")
-        if is_picture(space):
-            if max(space.shape) > MOST_PIXELS:
-                raise UsageError(
-                    f"--env: {name} is a picture of {'×'.join(map(str, space.shape))}; at most {MOST_PIXELS} pixels on "
-                    "a side would be right."
-                )
-            return "picture"
-        _check_size(name, int(np.prod(space.shape)))
-        return "one_hot" if space.dtype == np.bool_ else "numbers"
-    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-        _check_size(name, spaces.flatdim(space))
-        return "one_hot"
-    kind = type(space).__name__
-    hint = (
-        MINIGRID_HINT
-        if kind == "MissionSpace"
-        else "--env_wrapper=module:function can name a wrapper that changes or leaves it out"
-    )
-    raise UsageError(f"--env: {name} is a {kind} space, and supported are {SUPPORTED}; {hint}.")
-
-
-def _check_size(name: str, size: int) -> None:
-    if not 0 < size <= MOST_NUMBERS:
+    else:
         raise UsageError(
-            f"--env: {name} has {size} numbers, and no picture's shape; 1 to {MOST_NUMBERS}, or a picture [height, "
-            "width, channels], would be right. --env_wrapper=module:function can name a wrapper that reshapes it."
+            f"--env: {_name(path)} is a {type(space).__name__} space, and supported are {SUPPORTED}; "
+            "--env_wrapper=module:function can name a wrapper that leaves it out, as minigrid.wrappers:ImgObsWrapper "
+            "does with the text of MiniGrid."
         )
-
-
-def is_picture(space: spaces.Box) -> bool:
-    """A Box of pixels: [H, W] of bytes; [H, W, C] or [C, H, W] of bytes, bools, or other numbers with finite bounds."""
-    if min(space.shape, default=0) == 0:
-        return False
-    if len(space.shape) == 2:
-        return space.dtype == np.uint8
-    if len(space.shape) != 3:
-        return False
-    return space.dtype in (np.uint8, np.bool_) or space.is_bounded()
-
-
-def is_channels_first(shape: Sequence[int]) -> bool:
-    """Whether a picture of three dimensions is [C, H, W], not [H, W, C]."""
-    first, middle, last = shape
-    return (first in (1, 3, 4) and first != middle and last > 4) or first < middle == last
 
 
 def _name(path: Path) -> str:
     return "the observation" + "".join(f"[{key!r}]" for key in path)
 
 
-class VectorReader:
-    """Makes the vector of an observation. `size` numbers, the last `one_hot_size` of them zeros and ones.
-
-    The vector is float32, because the network computes in float32. `dtype` is the smallest type that holds it exactly.
-    """
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        numbers = [part for part in parts if part.kind == "numbers"]
-        one_hot = [part for part in parts if part.kind == "one_hot"]
-        self._writers: list[tuple[Part, Path, Write]] = []
-        self.size = 0
-        dtypes: list[str] = []
-        for part in numbers:
-            assert isinstance(part.space, spaces.Box)
-            length = int(np.prod(part.space.shape))
-            self._writers.append((part, part.path, _numbers_writer(part.space, self.size, self.size + length)))
-            self.size += length
-            dtypes.append(_stored(part.space))
-        self.one_hot_size = 0
-        for part in one_hot:
-            length = spaces.flatdim(part.space)
-            self._writers.append((part, part.path, _one_hot_writer(part.space, self.size)))
-            self.size += length
-            self.one_hot_size += length
-            dtypes.append("uint8")
-        self.dtype = np.result_type(*dtypes).name if dtypes else "float32"
-        if self.size > MOST_NUMBERS:
-            raise UsageError(
-                f"--env has observations of {self.size} numbers, those of all parts together; at most {MOST_NUMBERS} "
-                "would be right. --env_wrapper=module:function can name a wrapper that leaves some out."
-            )
-
-    def __call__(self, observation: Any) -> Vector:
-        if not self._writers:
-            return NO_VECTOR
-        vector = np.zeros(self.size, np.float32)
-        for part, path, write in self._writers:
-            value = observation
-            try:
-                for key in path:
-                    value = value[key]
-                write(value, vector)
-            except ValueFaultError as error:
-                raise ValueFaultError(f"{part.name} {error}") from None
-            except (LookupError, TypeError) as error:
-                raise ValueFaultError(f"{part.name} is missing ({error!r})") from None
-        return vector
+def _is_one_hot(space: Space[Any]) -> bool:
+    return not isinstance(space, spaces.Box) or space.dtype == np.bool_
 
 
-def _stored(space: spaces.Box) -> str:
-    """The type in which unrolls store these numbers: that of the space if it is small, else float32."""
-    return space.dtype.name if space.dtype.name in SMALL_TYPES else "float32"
+def _stored(space: Space[Any]) -> str:
+    """The type in which unrolls store its numbers: that of the space if it is small, else float32."""
+    if _is_one_hot(space):
+        return "uint8"
+    name = np.dtype(space.dtype).name
+    return name if name in SMALL_TYPES else "float32"
 
 
-def _numbers_writer(space: spaces.Box, start: int, stop: int) -> Write:
-    read = array_reader(space)
-    flat = len(space.shape) == 1
-    few = stop - start <= FEW
-    stored = _stored(space)
-    limits = None if stored == "float32" else np.iinfo(stored)
+def _writer(space: Space[Any]) -> Write:
+    if isinstance(space, spaces.Discrete):
+        return _index_writer(space)
+    if isinstance(space, spaces.MultiDiscrete):
+        return _indices_writer(space)
+    assert isinstance(space, spaces.Box | spaces.MultiBinary)
+    return _bits_writer(space) if _is_one_hot(space) else _numbers_writer(space)
 
-    def write(value: Any, vector: Vector) -> None:
-        array = read(value)
-        numbers = array if flat else array.reshape(-1)
-        # NaN is not below anything. A sum of finite numbers can be too large, so a number must be found, too.
-        if numbers.dtype.kind == "f" and not (few and sum(map(abs, numbers.tolist())) <= LARGEST):
-            _check_finite(numbers)
-        if limits is not None and numbers.dtype != space.dtype:
-            _check_limits(numbers, limits)
-        vector[start:stop] = numbers
+
+def _numbers_writer(space: Space[Any]) -> Write:
+    dtype = np.dtype(space.dtype)
+    is_stored_so = dtype.name in SMALL_TYPES
+
+    def write(value: Any, out: NDArray[Any]) -> None:
+        array = as_array(value, space)
+        if is_stored_so and array.dtype != dtype and (array != array.astype(dtype)).any():
+            raise ValueFaultError(f"is {value!s:.60}, and its space says {dtype}")
+        out[:] = array.reshape(-1)
 
     return write
 
 
-def _check_finite(numbers: NDArray[Any]) -> None:
-    right = np.abs(numbers) <= LARGEST
-    if not np.logical_and.reduce(right):
-        place = int(np.flatnonzero(~right)[0])
-        raise ValueFaultError(f"has {numbers[place]} at place {place}; finite float32 numbers would be right")
-
-
-def _check_limits(numbers: NDArray[Any], limits: np.iinfo[Any]) -> None:
-    """Whole numbers of another type must fit into that of the space, in which unrolls store them."""
-    wrong = (numbers < limits.min) | (numbers > limits.max)
-    if wrong.any():
-        place = int(np.flatnonzero(wrong)[0])
-        raise ValueFaultError(f"has {numbers[place]} at place {place}, and its space says {limits.dtype}")
-
-
-def _one_hot_writer(space: Space[Any], start: int) -> Write:
-    if isinstance(space, spaces.Discrete):
-        return _index_writer(space, start)
-    if isinstance(space, spaces.MultiDiscrete):
-        return _indices_writer(space, start)
-    assert isinstance(space, spaces.Box | spaces.MultiBinary)
-    return _bits_writer(space, start)
-
-
-def _index_writer(space: spaces.Discrete, start: int) -> Write:
+def _index_writer(space: spaces.Discrete) -> Write:
     first, count = int(space.start), int(space.n)
 
-    def write(value: Any, vector: Vector) -> None:
+    def write(value: Any, out: NDArray[Any]) -> None:
         try:
             index = value.__index__() - first
         except (AttributeError, TypeError):
             raise ValueFaultError(f"is {value!r:.60}, no whole number") from None
         if not 0 <= index < count:
             raise ValueFaultError(f"is {value}, and its space says {first} to {first + count - 1}")
-        vector[start + index] = 1
+        out[index] = 1
 
     return write
 
 
-def _indices_writer(space: spaces.MultiDiscrete, start: int) -> Write:
-    read = array_reader(space)
+def _indices_writer(space: spaces.MultiDiscrete) -> Write:
     sizes = space.nvec.reshape(-1).astype(np.int64)
     first = np.asarray(space.start).reshape(-1).astype(np.int64)
-    offsets = start + np.cumsum(sizes) - sizes
+    offsets = np.cumsum(sizes) - sizes
 
-    def write(value: Any, vector: Vector) -> None:
-        indices = read(value).reshape(-1).astype(np.int64) - first  # unsigned ones would become float64
+    def write(value: Any, out: NDArray[Any]) -> None:
+        indices = as_array(value, space).reshape(-1).astype(np.int64) - first  # unsigned ones would become float64
         if (indices < 0).any() or (indices >= sizes).any():
             raise ValueFaultError(f"is {value!s:.60}, and its space says {space}")
-        vector[offsets + indices] = 1
+        out[offsets + indices] = 1
 
     return write
 
 
-def _bits_writer(space: spaces.Box | spaces.MultiBinary, start: int) -> Write:
-    read = array_reader(space)
-    stop = start + spaces.flatdim(space)
-
-    def write(value: Any, vector: Vector) -> None:
-        bits = read(value).reshape(-1)
+def _bits_writer(space: Space[Any]) -> Write:
+    def write(value: Any, out: NDArray[Any]) -> None:
+        bits = as_array(value, space).reshape(-1)
         if bits.dtype != np.bool_ and ((bits != 0) & (bits != 1)).any():
             raise ValueFaultError("has other numbers than 0 and 1")
-        vector[start:stop] = bits
+        out[:] = bits
 
     return write
-
-
-def array_reader(space: spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete) -> Callable[[Any], NDArray[Any]]:
-    """A function that returns a value of the space as an array, or raises a ValueFaultError.
-
-    Other types of numbers are admitted if each number means the same in both: float64 for float32, and whole numbers of
-    another size. Whether they are finite is not checked.
-    """
-    shape, dtype = space.shape, np.dtype(space.dtype)
-    admitted = {dtype}
-
-    def read(value: Any) -> NDArray[Any]:
-        if type(value) is np.ndarray and value.shape == shape and value.dtype in admitted:
-            return value
-        array = _as_array(value)
-        if array.shape != shape:
-            raise ValueFaultError(f"has the shape {list(array.shape)}, and its space says {list(shape)}")
-        if not _means_the_same(array.dtype, dtype):
-            raise ValueFaultError(f"has the dtype {array.dtype}, and its space says {dtype}")
-        if len(admitted) < ADMITTED_TYPES:
-            admitted.add(array.dtype)
-        return array
-
-    return read
-
-
-def _as_array(value: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise ValueFaultError(f"is no array ({error})") from None
-
-
-def _means_the_same(found: np.dtype[Any], promised: np.dtype[Any]) -> bool:
-    if found.kind not in "biuf":
-        return False
-    if promised.kind == "f":
-        return True
-    return found.kind in "biu"
