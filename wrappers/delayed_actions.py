@@ -187,7 +187,7 @@ class DelayedActions(AtariWrapper):
             self._current = None if decision is None else Effect(decision, 0.0)
 
     def _notice_lost_life(self, step_over: bool) -> None:
-        """End the learner's episode after a step in which a life was lost, as `EpisodicLife` does."""
+        """End the learner's episode after a step in which a life was lost, as `AtariGame` does."""
         lives = self._count_lives()
         if lives < self._lives:
             self._lost_life = self._current

@@ -14,6 +14,7 @@ from gymnasium.spaces import Box, Discrete
 
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
+from wrappers.environment import Watch
 
 Frame: TypeAlias = npt.NDArray[np.uint8]
 Start: TypeAlias = tuple[Frame, dict[str, Any]]  # what `reset` returns
@@ -22,7 +23,7 @@ Step: TypeAlias = tuple[Frame, float, bool, bool, dict[str, Any]]  # what `step`
 NOOP = 0  # index of the action "do nothing" in the minimal action set of every game, and in the full one
 FIRE = 1  # index of FIRE in the games that have it there: `Emulator.has_fire`
 
-# The observation of every step: the screen is only copied when a wrapper calls `screen`.
+# The observation of every step: the screen is only copied where `screen` is called.
 NO_SCREEN: Frame = np.empty(0, np.uint8)
 
 ID_ENDING = "NoFrameskip-v4"
@@ -62,33 +63,37 @@ def check_atari(options: EnvironmentOptions) -> None:
 
 
 class Emulator(gymnasium.Env[Frame, int]):
-    """The Arcade Learning Environment (ALE). ale_py's own gymnasium environment would copy every screen in colour.
+    """The Arcade Learning Environment (ALE), frame by frame. ale_py has one too, which copies every screen in colour.
 
-    A step plays one raw frame and returns an empty array; `screen` copies the current screen. `np_random` is the only
-    source of randomness; the wrappers draw from it.
+    A step plays one raw frame and returns an empty array; `screen` copies the current screen. A game begins with a
+    random number of no-op frames, and an action may be sticky: it is then played once more in place of the next one.
+    `np_random` is the only source of randomness; the wrappers draw from it. `watch` is called with every frame, in
+    colour, and the score so far.
     """
 
-    def __init__(
-        self, game: str, seed: int, *, grayscale: bool, max_game_frames: int, full_action_space: bool = False
-    ) -> None:
+    def __init__(self, options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> None:
         self.metadata = {"render_modes": ["rgb_array"]}
         self.render_mode = "rgb_array"
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self.ale = ale_py.ALEInterface()
-        self.ale.setFloat("repeat_action_probability", 0.0)  # the wrapper StickyActions does this
-        self.ale.setInt("max_num_frames_per_episode", max_game_frames)
+        # ALE has sticky actions too, but its saved states do not contain the previous action.
+        self.ale.setFloat("repeat_action_probability", 0.0)
+        self.ale.setInt("max_num_frames_per_episode", options.max_game_frames)
         self.ale.setBool("color_averaging", False)
         self.ale.setBool("display_screen", False)
         self.ale.setBool("sound", False)
         # Only ALE's sticky actions use ALE's own generator. Without this line, its seed is the current time.
         self.ale.setInt("random_seed", 1)
-        self.ale.loadROM(str(roms.get_rom_path(game)))
+        self.ale.loadROM(str(roms.get_rom_path(atari_games()[options.env])))
         self._initial_state = self.ale.cloneState(include_rng=True)
-        self._max_game_frames = max_game_frames
+        self._max_game_frames = options.max_game_frames
+        self._most_noops = options.noop_threshold
+        self._stickiness = options.repeat_action_probability
+        self._watch = watch
         super().reset(seed=seed)
 
         minimal = self.ale.getMinimalActionSet()
-        actions = self.ale.getLegalActionSet() if full_action_space else minimal
+        actions = self.ale.getLegalActionSet() if options.full_action_space else minimal
         self._actions = [action.value for action in actions]
         self.action_meanings = tuple(action.name for action in actions)
         # Such games may wait for FIRE. In the full set, FIRE is action 1 of all games.
@@ -97,8 +102,10 @@ class Emulator(gymnasium.Env[Frame, int]):
         self.action_space = cast(gymnasium.Space[int], Discrete(len(actions)))
         self.observation_space = Box(0, 255, NO_SCREEN.shape, np.uint8)
         height, width = self.ale.getScreenDims()
-        self.screen_shape: tuple[int, ...] = (height, width) if grayscale else (height, width, 3)
-        self._copy_screen = self.ale.getScreenGrayscale if grayscale else self.ale.getScreenRGB
+        self.screen_shape: tuple[int, ...] = (height, width) if options.grayscaling_frames else (height, width, 3)
+        self._copy_screen = self.ale.getScreenGrayscale if options.grayscaling_frames else self.ale.getScreenRGB
+        self._action = NOOP  # of the latest frame
+        self._score = 0.0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         """Start a new game. With a seed, it equals the first game of a new emulator with this seed."""
@@ -106,16 +113,35 @@ class Emulator(gymnasium.Env[Frame, int]):
             super().reset(seed=seed)
             # In about a fifth of the games, ALE's reset keeps some state of the previous game.
             self.ale.restoreState(self._initial_state)
-        self.ale.reset_game()
+        self._begin()
+        if self._most_noops > 0:
+            for _ in range(int(self.np_random.integers(1, self._most_noops, endpoint=True))):
+                _, _, terminated, truncated, _ = self.step(NOOP)
+                if terminated or truncated:  # once more, without no-op frames
+                    self._begin()
+                    break
         return NO_SCREEN, {}
 
+    def _begin(self) -> None:
+        self.ale.reset_game()
+        self._action, self._score = NOOP, 0.0
+        self._show()
+
     def step(self, action: int) -> Step:
-        reward = float(self.ale.act(self._actions[action]))
+        if self._stickiness == 0 or self.np_random.random() >= self._stickiness:
+            self._action = action
+        reward = float(self.ale.act(self._actions[self._action]))
+        self._score += reward
+        self._show()
         if not self.ale.game_over():
             return NO_SCREEN, reward, False, False, {}
         # A game that ends at exactly the frame limit is terminated: there is no next state to bootstrap from.
         terminated = self.ale.game_over(with_truncation=False)
         return NO_SCREEN, reward, terminated, not terminated, {}
+
+    def _show(self) -> None:
+        if self._watch is not None:
+            self._watch(self.ale.getScreenRGB(), self._score)
 
     def screen(self, out: Frame) -> None:
         """Copy the screen into `out`, of shape `screen_shape`: [height, width], or [height, width, 3] in colour."""
@@ -136,6 +162,7 @@ class Emulator(gymnasium.Env[Frame, int]):
         return {
             "ale": self.ale.cloneState(include_rng=True).serialize(),
             "np_random": self.np_random.bit_generator.state,
+            "action": self._action,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -145,10 +172,11 @@ class Emulator(gymnasium.Env[Frame, int]):
         self.ale.act(NOOP)
         self.ale.restoreState(ale_py.ALEState(state["ale"]))
         self.np_random.bit_generator.state = state["np_random"]
+        self._action = state["action"]
 
 
 class AtariWrapper(gymnasium.Wrapper[Frame, int, Frame, int]):
-    """A step of the chain of wrappers. A snapshot is that of the whole chain, each wrapper around the inner one.
+    """What is around an emulator. A snapshot is that of all of it, each wrapper around the inner one.
 
     `SAVED` names the attributes that change while a game is played, without their underscore; their values are plain.
     """

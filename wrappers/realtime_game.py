@@ -25,7 +25,7 @@ class RealtimeGame(AtariWrapper):
     info of such a step has the action as `pressed`.
 
     With `episodic_life`, a lost life ends the episode of the learner, and the next `reset` without a seed only goes on
-    with the game. As in `EpisodicLife`, a life counter that falls to 0 does not count.
+    with the game. As in `AtariGame`, a life counter that falls to 0 does not count.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int], options: EnvironmentOptions) -> None:
@@ -40,7 +40,7 @@ class RealtimeGame(AtariWrapper):
         self._screens = np.zeros((2, *shape), np.uint8)  # of the last two frames
         self._newest = 0
         self._both = np.empty(shape, np.uint8)
-        self._scale = Scaler(shape, options.resolution) if options.resolution != shape[:2] else None
+        self._scale = Scaler(shape, options.resolution)
         self.observation_space = Box(0, 255, (*options.resolution, *shape[2:]), np.uint8)
         self._pressed: deque[int] = deque()  # the actions of the next frames, whatever is chosen
         self._lives = 0
@@ -80,4 +80,4 @@ class RealtimeGame(AtariWrapper):
     def look(self) -> Frame:
         """The newest frame, [height, width] or [height, width, 3]. The next call overwrites it."""
         np.maximum(self._screens[0], self._screens[1], out=self._both)
-        return self._both if self._scale is None else self._scale(self._both)
+        return self._scale(self._both)

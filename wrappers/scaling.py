@@ -12,18 +12,21 @@ SCREEN, SMALL = (210, 160), (84, 84)  # of ALE, and the usual observation
 class Scaler:
     """Scales screens of one shape, [height, width] or [height, width, 3], to `resolution`.
 
-    Each new pixel is the mean of the area that it covers.
+    Each new pixel is the mean of the area that it covers. Screens that have this size already stay as they are.
     """
 
     def __init__(self, shape: tuple[int, ...], resolution: tuple[int, int]) -> None:
         # The worker processes run in parallel; threads of OpenCV would take cores from them.
         cv2.setNumThreads(1)
+        self._stays = shape[:2] == resolution
         self._width_height = (resolution[1], resolution[0])
         self._area_mean = AleDownscale() if (shape, resolution) == (SCREEN, SMALL) else None
         self._scaled = np.empty((*resolution, *shape[2:]), np.uint8)
 
     def __call__(self, screen: Frame) -> Frame:
         """The scaled screen. The next call overwrites it."""
+        if self._stays:
+            return screen
         if self._area_mean is None:
             cv2.resize(screen, self._width_height, self._scaled, interpolation=cv2.INTER_AREA)
         else:

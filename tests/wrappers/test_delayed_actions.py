@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
-from wrappers.atari import FrameSkip
+from tests.catch import Repeat
 from wrappers.delayed_actions import DelayedActions, Effect, Played
 from wrappers.emulator import NOOP, Frame
 
@@ -32,7 +32,6 @@ class ScriptedFrames(gymnasium.Env[Frame, int]):
     def __init__(self, script: Script) -> None:
         self.action_space = Discrete(ACTIONS)  # type: ignore[assignment]
         self.observation_space = Box(0, 255, (1, 1), np.uint8)
-        self.screen_shape = (1, 1)
         self._script = script
         self.played: list[int] = []
 
@@ -50,12 +49,6 @@ class ScriptedFrames(gymnasium.Env[Frame, int]):
 
     def lives(self) -> int:
         return self._script.lives[max(0, len(self.played) - 1)]
-
-    def frames_left(self) -> int:
-        return len(self._script.rewards) - len(self.played) if self._script.truncated else 10**9
-
-    def screen(self, out: Frame) -> None:
-        out[:] = len(self.played) % 256
 
     def snapshot(self) -> dict[str, Any]:
         return {"played": list(self.played), "generator": self.np_random.bit_generator.state}
@@ -82,10 +75,10 @@ def options_of(
     )
 
 
-def chain(script: Script, options: EnvironmentOptions) -> tuple[ScriptedFrames, DelayedActions, FrameSkip]:
+def chain(script: Script, options: EnvironmentOptions) -> tuple[ScriptedFrames, DelayedActions, Repeat]:
     game = ScriptedFrames(script)
     delayed = DelayedActions(game, options)
-    return game, delayed, FrameSkip(delayed, options.frames_per_step)
+    return game, delayed, Repeat(delayed, options.frames_per_step)
 
 
 def play(script: Script, options: EnvironmentOptions) -> Record:

@@ -1,38 +1,46 @@
-"""Starts and ends of games and episodes, with scripted games."""
+"""Starts and ends of games and episodes, and rewards, with scripted games."""
 
-from itertools import pairwise
+import math
 
-import gymnasium
 import pytest
 
-from tests.wrappers.scripted_game import Moment, ScriptedGame
-from wrappers.atari import EpisodicLife, FireOnReset, NoopStart, ScoreKeeper, StickyActions
-from wrappers.emulator import Frame
+from option_flags import EnvironmentOptions
+from tests.wrappers.scripted_game import Moment, ScriptedGame, as_agent_sees
+from wrappers.atari import AtariGame, make_atari
 from wrappers.environment import FinishedGame
 
 ENDED = Moment(lives=0, terminated=True)
 CUT_OFF = Moment(truncated=True)
 
 
-def ends(env: gymnasium.Env[Frame, int], steps: int, action: int = 7) -> list[tuple[bool, bool]]:
+def ends(env: AtariGame, steps: int, action: int = 7) -> list[tuple[bool, bool]]:
     return [env.step(action)[2:4] for _ in range(steps)]
+
+
+def pixel(env: AtariGame) -> int:
+    return int(env.reset()[0].item())
+
+
+def finished(env: AtariGame) -> list[FinishedGame]:
+    games: list[FinishedGame] = env.get_wrapper_attr("take_finished_games")()
+    return games
 
 
 def test_a_lost_life_ends_the_episode_and_the_game_continues() -> None:
     game = ScriptedGame([Moment(3), Moment(2), Moment(2), Moment(2), ENDED])
-    env = EpisodicLife(game)
+    env = as_agent_sees(game, episodic_life=True)
     env.reset()
     assert ends(env, 2) == [(False, False), (True, False)]
-    observation, _ = env.reset()
+    assert pixel(env) == 4
     assert game.log == ["reset", 7, 7, 0]
-    assert observation.item() == 4
     assert ends(env, 2) == [(False, False), (True, False)]
     env.reset()
     assert game.log[-2:] == [7, "reset"]
 
 
 def test_lives_may_rise_and_a_counter_at_zero_does_not_end_the_episode() -> None:
-    env = EpisodicLife(ScriptedGame([Moment(1), Moment(2), Moment(1), Moment(0), Moment(0), ENDED], lives=1))
+    game = ScriptedGame([Moment(1), Moment(2), Moment(1), Moment(0), Moment(0), ENDED], lives=1)
+    env = as_agent_sees(game, episodic_life=True)
     env.reset()
     assert [terminated for terminated, _ in ends(env, 6)] == [False, False, True, False, False, True]
 
@@ -40,7 +48,7 @@ def test_lives_may_rise_and_a_counter_at_zero_does_not_end_the_episode() -> None
 @pytest.mark.parametrize(("lives", "terminated"), [(3, False), (2, True), (0, False)])
 def test_a_life_lost_at_the_time_limit_ends_the_episode_and_the_game(lives: int, terminated: bool) -> None:
     game = ScriptedGame([Moment(lives, truncated=True)])
-    env = EpisodicLife(game)
+    env = as_agent_sees(game, episodic_life=True)
     env.reset()
     assert ends(env, 1) == [(terminated, True)]
     env.reset()
@@ -50,7 +58,7 @@ def test_a_life_lost_at_the_time_limit_ends_the_episode_and_the_game(lives: int,
 @pytest.mark.parametrize("last", [ENDED, CUT_OFF])
 def test_a_game_that_ends_in_the_step_after_a_lost_life_is_reset(last: Moment) -> None:
     game = ScriptedGame([Moment(2), last], [Moment(2), Moment(2)])
-    env = EpisodicLife(game)
+    env = as_agent_sees(game, episodic_life=True)
     env.reset()
     env.step(7)
     env.reset()
@@ -60,7 +68,7 @@ def test_a_game_that_ends_in_the_step_after_a_lost_life_is_reset(last: Moment) -
 
 def test_a_reset_before_the_end_or_with_a_seed_starts_a_new_game() -> None:
     game = ScriptedGame([Moment(3), Moment(2)])
-    env = EpisodicLife(game)
+    env = as_agent_sees(game, episodic_life=True)
     env.reset()
     env.step(7)
     env.reset()
@@ -71,8 +79,8 @@ def test_a_reset_before_the_end_or_with_a_seed_starts_a_new_game() -> None:
 
 def test_fire_starts_every_game_and_every_life() -> None:
     game = ScriptedGame([Moment(3), Moment(2), Moment(2), Moment(2), ENDED])
-    env = FireOnReset(EpisodicLife(game))
-    assert env.reset()[0].item() == 2
+    env = as_agent_sees(game, episodic_life=True, fire_on_reset=True)
+    assert pixel(env) == 2
     env.step(7)
     env.reset()
     env.step(7)
@@ -83,89 +91,84 @@ def test_fire_starts_every_game_and_every_life() -> None:
 @pytest.mark.parametrize("last", [ENDED, CUT_OFF])
 def test_a_game_that_ends_at_fire_is_reset_and_fired_again(last: Moment) -> None:
     game = ScriptedGame([last], [Moment(), Moment()])
-    env = FireOnReset(EpisodicLife(game))
-    assert env.reset()[0].item() == 4
+    env = as_agent_sees(game, episodic_life=True, fire_on_reset=True)
+    assert pixel(env) == 4
     assert game.log == ["reset", 1, "reset", 1]
     assert ends(env, 1) == [(False, False)]
 
 
 def test_after_a_life_lost_at_fire_the_next_life_is_fired() -> None:
     game = ScriptedGame([Moment(2), Moment(2), Moment(2)])
-    FireOnReset(EpisodicLife(game)).reset()
+    as_agent_sees(game, episodic_life=True, fire_on_reset=True).reset()
     assert game.log == ["reset", 1, 0, 1]
 
 
 def test_a_game_that_always_ends_at_fire_is_reset_a_last_time_without_fire() -> None:
     game = ScriptedGame([ENDED])
-    assert FireOnReset(game).reset()[0].item() == len(game.log)
+    assert pixel(as_agent_sees(game, fire_on_reset=True)) == len(game.log)
     assert game.log == ["reset", 1, "reset", 1, "reset", 1, "reset"]
+
+
+@pytest.mark.parametrize(
+    ("moments", "steps", "pressed", "rewards"),
+    [
+        ([Moment(3), Moment(2), Moment(2), Moment(2), Moment(2)], 3, [7, 7, 0, 1, 7], [1, 3, 1]),
+        ([Moment(3), Moment(2), ENDED], 2, [7, 7, 0], [1, 2]),
+        ([Moment(1), Moment(1), Moment(1), Moment(0), Moment(0)], 3, [7, 0, 1, 7, 7], [3, 1, 1]),
+    ],
+)
+def test_in_tests_fire_follows_a_lost_life_but_no_end_of_a_game(
+    moments: list[Moment], steps: int, pressed: list[int], rewards: list[float]
+) -> None:
+    """Nor a counter that falls to 0."""
+    game = ScriptedGame([Moment(), *(moment._replace(reward=1.0) for moment in moments)])
+    env = as_agent_sees(game, fire_on_reset=True, fire_on_life_loss=True)
+    env.reset()
+    assert [env.step(7)[1] for _ in range(steps)] == rewards
+    assert game.log == ["reset", 1, *pressed]
 
 
 def test_scores_are_of_complete_games_and_include_the_steps_of_resets() -> None:
     first = [Moment(reward=10), Moment(2, reward=-1), Moment(2, reward=20), Moment(2, reward=5), Moment(0, 2.5, True)]
     game = ScriptedGame(first, [Moment(1, reward=7, truncated=True)], [Moment()])
-    scores = ScoreKeeper(game)
-    env = FireOnReset(EpisodicLife(scores))
+    env = as_agent_sees(game, episodic_life=True, fire_on_reset=True, reward_clipping_method="abs_one_sign")
     env.reset()
     env.step(7)
     env.reset()
-    assert scores.take_finished_games() == []
+    assert finished(env) == []
     env.step(7)
     env.reset()  # the second game is cut off at its FIRE
-    assert env.get_wrapper_attr("take_finished_games")() == [FinishedGame(36.5, 5), FinishedGame(7.0, 1)]
-    assert scores.take_finished_games() == []
+    assert finished(env) == [FinishedGame(36.5, 5), FinishedGame(7.0, 1)]
+    assert finished(env) == []
 
 
 def test_a_game_reset_before_its_end_has_no_score() -> None:
-    scores = ScoreKeeper(ScriptedGame([Moment(reward=100)], [Moment(0, 3, True)]))
-    scores.reset()
-    scores.step(7)
-    scores.reset()
-    scores.step(7)
-    assert scores.take_finished_games() == [FinishedGame(3.0, 1)]
+    env = as_agent_sees(ScriptedGame([Moment(reward=100)], [Moment(0, 3, True)]))
+    for _ in range(2):
+        env.reset()
+        env.step(7)
+    assert finished(env) == [FinishedGame(3.0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("method", "clipped"),
+    [
+        ("abs_one_sign", {-7: -1, -0.5: -1, 0: 0, 0.25: 1, 400: 1}),
+        ("abs_one_clamp", {-7: -1, -0.5: -0.5, 0: 0, 0.25: 0.25, 400: 1}),
+        ("soft_asymmetric", {-5: -1.5 * math.tanh(1), 0: 0, 5: 5 * math.tanh(1), 400: 5, -400: -1.5}),
+    ],
+)
+def test_rewards_are_clipped(method: str, clipped: dict[float, float]) -> None:
+    env = as_agent_sees(ScriptedGame([Moment(reward=reward) for reward in clipped]), reward_clipping_method=method)
+    env.reset()
+    assert [env.step(0)[1] for _ in clipped] == pytest.approx(list(clipped.values()))
 
 
 def test_starts_have_every_number_of_noop_frames_up_to_the_maximum() -> None:
-    game = ScriptedGame([Moment()] * 4)
-    env = NoopStart(game, max_noops=4)
-    env.reset(seed=0)
+    env = make_atari(EnvironmentOptions(noop_threshold=4, fire_on_reset=False), seed=0)
+    frames = env.get_wrapper_attr("ale").getEpisodeFrameNumber
     waits = set()
-    for _ in range(100):
-        game.log.clear()
+    for _ in range(60):
         env.reset()
-        assert game.log[0] == "reset"
-        assert set(game.log[1:]) == {0}
-        waits.add(len(game.log) - 1)
+        waits.add(frames())
     assert waits == {1, 2, 3, 4}
-
-
-def test_a_game_that_ends_during_the_noop_frames_is_reset_once_more() -> None:
-    game = ScriptedGame([ENDED])
-    observation, _ = NoopStart(game, max_noops=4).reset()
-    assert game.log == ["reset", 0, "reset"]
-    assert observation.item() == 3
-
-
-def test_sticky_actions_repeat_with_the_given_probability() -> None:
-    game = ScriptedGame([Moment()] * 4000)
-    env = StickyActions(game, probability=0.25)
-    env.reset(seed=0)
-    for action in range(1, 4001):
-        env.step(action)
-    played = game.log[1:]
-    repeated = [played[0] == 0] + [now == before for before, now in pairwise(played)]
-    assert all(now == action or sticks for action, (now, sticks) in enumerate(zip(played, repeated, strict=True), 1))
-    assert 900 < sum(repeated) < 1100
-
-
-def test_sticky_actions_of_a_new_game_start_with_noop() -> None:
-    game = ScriptedGame([Moment()] * 2)
-    env = StickyActions(game, probability=0.5)
-    env.reset(seed=0)
-    first_actions = set()
-    for _ in range(40):
-        env.step(7)
-        first_actions.add(game.log[-1])
-        env.step(5)
-        env.reset()
-    assert first_actions == {0, 7}, "the action before a game is NOOP, never the last one of the previous game"

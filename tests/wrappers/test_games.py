@@ -71,7 +71,8 @@ def test_fire_is_pressed_at_the_start_of_games_that_may_wait_for_it(
 
 def test_a_game_that_ends_at_exactly_the_frame_limit_is_terminated_and_not_truncated() -> None:
     def play(limit: int) -> tuple[int, bool, bool]:
-        emulator = Emulator("space_invaders", 0, grayscale=True, max_game_frames=limit)
+        options = EnvironmentOptions(env="SpaceInvadersNoFrameskip-v4", noop_threshold=0, max_game_frames=limit)
+        emulator = Emulator(options, 0)
         emulator.reset()
         frames, terminated, truncated = 0, False, False
         while not (terminated or truncated):

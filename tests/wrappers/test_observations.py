@@ -1,6 +1,6 @@
-"""What the wrappers do to frames and rewards."""
+"""What becomes of the frames of a game."""
 
-import math
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -8,24 +8,10 @@ import numpy.typing as npt
 import pytest
 
 from option_flags import EnvironmentOptions
-from tests.wrappers.scripted_game import Moment, ScriptedGame
-from wrappers.atari import ClipReward, FrameSkip, Resize, make_atari
-from wrappers.emulator import Emulator, Frame
+from tests.wrappers.scripted_game import Moment, ScriptedGame, as_agent_sees
+from wrappers.atari import make_atari
+from wrappers.emulator import Frame
 from wrappers.scaling import AleDownscale
-
-
-@pytest.mark.parametrize(
-    ("method", "clipped"),
-    [
-        ("abs_one_sign", {-7: -1, -0.5: -1, 0: 0, 0.25: 1, 400: 1}),
-        ("abs_one_clamp", {-7: -1, -0.5: -0.5, 0: 0, 0.25: 0.25, 400: 1}),
-        ("soft_asymmetric", {-5: -1.5 * math.tanh(1), 0: 0, 5: 5 * math.tanh(1), 400: 5, -400: -1.5}),
-    ],
-)
-def test_clipping(method: str, clipped: dict[float, float]) -> None:
-    env = ClipReward(ScriptedGame([Moment(reward=reward) for reward in clipped]), method)
-    env.reset()
-    assert [env.step(0)[1] for _ in clipped] == pytest.approx(list(clipped.values()))
 
 
 def shares(size: int, new_size: int) -> npt.NDArray[np.float64]:
@@ -38,10 +24,11 @@ def shares(size: int, new_size: int) -> npt.NDArray[np.float64]:
 @pytest.mark.parametrize("grayscale", [False, True])
 @pytest.mark.parametrize("resolution", [(84, 84), (105, 80), (50, 130)])
 def test_new_pixels_are_means_of_the_area_they_cover(resolution: tuple[int, int], grayscale: bool) -> None:
-    def screens() -> FrameSkip:
-        return FrameSkip(Emulator("space_invaders", 0, grayscale=grayscale, max_game_frames=10_000), 2)
-
-    env, unscaled = Resize(screens(), resolution), screens()
+    options = EnvironmentOptions(
+        env="SpaceInvadersNoFrameskip-v4", grayscaling_frames=grayscale, skipped_frames=2, noop_threshold=0
+    )
+    sizes = f"{resolution[0]},{resolution[1]}", "210,160"
+    env, unscaled = (make_atari(replace(options, frame_scale_resolution=size), 0) for size in sizes)
     env.reset()
     unscaled.reset()
     resized, screen = env.step(0)[0], unscaled.step(0)[0]
@@ -75,21 +62,20 @@ def test_means_at_the_usual_size_are_exact_and_equal_opencvs_except_for_halves()
     assert halves > 100
 
 
-def test_only_the_screens_of_the_last_two_frames_are_copied() -> None:
+@pytest.mark.parametrize(("skip", "frames"), [(1, [1]), (2, [1, 2]), (4, [3, 4]), (6, [5, 6])])
+def test_only_the_screens_of_the_last_two_frames_are_copied(skip: int, frames: list[int]) -> None:
     copied: list[int] = []
 
-    class LoggingEmulator(Emulator):
+    class LoggingGame(ScriptedGame):
         def screen(self, out: Frame) -> None:
-            copied.append(self.ale.getEpisodeFrameNumber())
+            copied.append(self.moment)
             super().screen(out)
 
-    emulator = LoggingEmulator("pong", 0, grayscale=True, max_game_frames=10_000)
-    for skip, frames in [(1, [1]), (2, [1, 2]), (4, [3, 4]), (6, [5, 6])]:
-        env = FrameSkip(emulator, skip)
-        env.reset()
-        copied.clear()
-        env.step(0)
-        assert copied == frames
+    env = as_agent_sees(LoggingGame([Moment()] * 6), skipped_frames=skip)
+    env.reset()
+    copied.clear()
+    env.step(0)
+    assert copied == frames
 
 
 def test_observations_belong_to_the_space() -> None:

@@ -8,7 +8,6 @@ import pytest
 from option_flags import EnvironmentOptions
 from tests.wrappers.scripted_game import Moment, ScriptedGame
 from wrappers.atari import ScoreKeeper, make_atari
-from wrappers.emulator import Frame
 from wrappers.realtime_game import RealtimeGame
 
 NOOP, FIRE, RIGHT = 0, 1, 2
@@ -40,19 +39,8 @@ def test_the_frames_are_those_of_agent_steps(game: str, noops: int, changes: dic
     assert steps > 5
 
 
-class Scripted(ScriptedGame):
-    """A scripted game with screens and a FIRE button."""
-
-    action_meanings = ("NOOP", "FIRE", "RIGHT")
-    has_fire = True
-    screen_shape = (1, 1)
-
-    def screen(self, out: Frame) -> None:
-        out[:] = len(self.log)
-
-
 def make_scripted(*moments: Moment, **options: object) -> tuple[RealtimeGame, list[str | int]]:
-    scripted = Scripted([*moments, *[Moment(moments[-1].lives)] * 20])
+    scripted = ScriptedGame([*moments, *[Moment(moments[-1].lives)] * 20])
     chosen = EnvironmentOptions(skipped_frames=2, frame_scale_resolution="1,1", **options)  # type: ignore[arg-type]
     return RealtimeGame(ScoreKeeper(scripted, 2), chosen), scripted.log
 

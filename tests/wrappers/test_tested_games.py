@@ -1,59 +1,16 @@
-"""The wrappers that --op_mode=test adds: FIRE after a lost life, and a function that receives every frame."""
+"""What --op_mode=test adds to a game: FIRE after a lost life, and a function that receives every frame."""
 
 from dataclasses import replace
 from typing import Any
 
-import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
-from wrappers.atari import FireOnLifeLoss, make_atari
+from wrappers.atari import make_atari
 
 BREAKOUT = EnvironmentOptions(
     env="BreakoutNoFrameskip-v4", episodic_life=False, fire_on_life_loss=True, frame_scale_resolution="210,160"
 )
-
-
-class Lives(gymnasium.Env[NDArray[np.uint8], int]):
-    """Each step has reward 1 and sets the lives to the next number of the script; −1 ends the game."""
-
-    def __init__(self, script: list[int]) -> None:
-        self.observation_space = gymnasium.spaces.Box(0, 255, (1,), np.uint8)
-        self._script = script
-        self._lives = 3
-        self.pressed: list[int] = []
-
-    def lives(self) -> int:
-        return self._lives
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        self._lives = 3
-        return np.zeros(1, np.uint8), {}
-
-    def step(self, action: int) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        self.pressed.append(action)
-        self._lives = self._script.pop(0)
-        return np.zeros(1, np.uint8), 1.0, self._lives < 0, False, {}
-
-
-def play(script: list[int], steps: int) -> tuple[list[int], list[float]]:
-    game = Lives(script)
-    environment = FireOnLifeLoss(game)
-    environment.reset()
-    rewards = [float(environment.step(7)[1]) for _ in range(steps)]
-    return game.pressed, rewards
-
-
-def test_fire_follows_a_lost_life() -> None:
-    assert play([3, 2, 2, 2, 2], 3) == ([7, 7, 0, 1, 7], [1, 3, 1])
-
-
-def test_fire_does_not_follow_the_end_of_a_game_or_a_counter_that_falls_to_0() -> None:
-    assert play([3, 2, -1], 2) == ([7, 7, 0], [1, 2])
-    assert play([1, 1, 1, 0, 0], 3) == ([7, 0, 1, 7, 7], [3, 1, 1])
 
 
 def test_breakout_continues_after_a_lost_life() -> None:
