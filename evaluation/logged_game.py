@@ -1,7 +1,7 @@
 """Plays a finished game again from the log of its actions, for a film or a window."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -48,7 +48,8 @@ class Replay:
         self._frames = self._steps = self._frames_of_step = 0
         self._score = AgentScore()
         self._action, self._value = "-", "-"
-        self._show: Callable[[Picture], None] = lambda picture: None
+        self._seen: list[tuple[Picture, dict[str, str]]] = []  # screens that were not drawn yet, and the rows beside
+        self.is_same = False  # it was the game that was scored; known after its last picture
 
     def _source_of_actions(self) -> Callable[[], Played] | None:
         """Tells what a frame plays in a game that does not wait; None for games that wait."""
@@ -62,19 +63,16 @@ class Replay:
             return played
         return None
 
-    def write_film(self, path: Path, alive: Callable[[int], None] = lambda percent: None) -> WrittenFilm:
-        """Write the film of the game atomically. `alive` is called often, with the percent that are done."""
-        frames, same = 0, True
+    def write_film(self, path: Path, alive: Callable[[], None] = lambda: None) -> WrittenFilm:
+        """Write the film of the game atomically. `alive` is called often."""
+        frames = 0
 
         def write(file: BinaryIO) -> None:
-            nonlocal frames, same
+            nonlocal frames
             with Film(file, self.format) as film:
-
-                def add(picture: Picture) -> None:
+                for picture in self.pictures():
                     film.add(picture)
-                    alive(100 * self._steps // len(self._log.values))
-
-                same = self.play(add)
+                    alive()
                 frames = film.frames
 
         write_atomically(path, write)
@@ -82,19 +80,19 @@ class Replay:
             f"the film of game {self._game.result.game} differs from the game that was scored: the environment does "
             "not repeat a game from its seed"
         )
-        return WrittenFilm(frames, "" if same else note)
+        return WrittenFilm(frames, "" if self.is_same else note)
 
-    def play(self, show: Callable[[Picture], None]) -> bool:
-        """Call `show` with a picture of every raw frame, including those before the agent's first step.
+    def pictures(self) -> Iterator[Picture]:
+        """A picture of every raw frame, including those before the agent's first step. The next one overwrites it.
 
-        Plays until the game ends, at the latest to the end of the log. Returns whether it was the same game again: an
-        environment may not honour its seed.
+        Plays until the game ends, at the latest to the end of the log. It may be another game: an environment need not
+        honour its seed.
         """
-        self._show = show
         log, result, environment = self._log, self._game.result, self._environment
         take_finished_games: Callable[[], list[tuple[float, int]]]
         take_finished_games = environment.get_wrapper_attr("take_finished_games")
         environment.reset(seed=game_streams(self._game.series.seed, result.game)[0])
+        yield from self._drawn()
         take_finished_games()  # drop a game that ended during the reset
         chosen_actions = log.actions.tolist() if log.actions.ndim == 1 else log.actions
         for chosen, estimate in zip(chosen_actions, log.values.tolist(), strict=True):
@@ -102,13 +100,19 @@ class Replay:
             self._frames_of_step = 0
             self._action, self._value = self._name_of(chosen), "-" if np.isnan(estimate) else f"{estimate:.2f}"
             _, _, terminated, truncated, _ = environment.step(chosen)
+            yield from self._drawn()
             if terminated or truncated:
                 break
         environment.close()
         returns = [return_ for return_, _ in take_finished_games()]
         # Not the last digits: an environment may sum numbers in another order in another process.
         same_return = bool(returns) and math.isclose(returns[-1], result.return_, rel_tol=1e-6, abs_tol=1e-6)
-        return same_return and self._steps == len(log.values)
+        self.is_same = same_return and self._steps == len(log.values)
+
+    def _drawn(self) -> Iterator[Picture]:
+        for screen, rows in self._seen:
+            yield self._scene.draw(screen, rows)
+        self._seen.clear()
 
     def _watch(self, screen: Picture, score: float) -> None:
         minutes, seconds = divmod(self._frames // self.format.frames_per_second, 60)
@@ -117,12 +121,12 @@ class Replay:
         rows |= {self._unit: f"{self._steps:,}", "time": f"{minutes}:{seconds:02}"}
         if self._played is not None:
             rows |= _played_rows(self._played(), self._name_of)
-        self._show(self._scene.draw(screen, rows))
+        self._seen.append((screen.copy(), rows))
         self._frames += 1
         self._frames_of_step += 1
 
     def _pressed(self) -> str:
-        """The action of a frame: that of the agent, then those by which `FireOnLifeLoss` makes its step longer."""
+        """The action of a frame: that of the agent, then those by which a lost life makes its step longer."""
         extra = self._frames_of_step // self._game.series.environment.frames_per_step
         return self._action if not self._steps or not extra else self._name_of(NOOP if extra == 1 else FIRE)
 

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evaluation.parallel_games import GameResult
 from option_flags import Config
@@ -14,51 +15,30 @@ from run_files.checkpoint import Checkpoint
 from run_files.run_folder import write_json
 
 
-class Summary(NamedTuple):
-    """Statistics of the returns of n games. With a single game, `std` and `interval` are None."""
-
-    mean: float
-    median: float
-    std: float | None  # sample standard deviation, with n − 1 in the divisor
-    interval: tuple[float, float] | None  # 95% bootstrap interval of the mean
-    min: float
-    max: float
-
-
 def score_figures(results: Sequence[GameResult], env: str) -> dict[str, Any]:
-    """The statistics of some games, under the names that result files use."""
-    summary = summarise([result.return_ for result in results])
+    """The statistics of some games, under the names that result files use.
+
+    With a single game, deviation and interval are None. The bootstrap uses its own fixed seed, so equal returns give
+    equal intervals.
+    """
+    returns = np.array([result.return_ for result in results], np.float64)
+    several = len(returns) > 1
     return {
         "cut_off": sum(result.cut_off for result in results),
-        "return_mean": summary.mean,
-        "return_mean_95": summary.interval,
-        "return_median": summary.median,
-        "return_std": summary.std,
-        "return_min": summary.min,
-        "return_max": summary.max,
-        "human_normalised": human_normalised(env, summary.mean),
+        "return_mean": float(returns.mean()),
+        "return_mean_95": bootstrap_interval(returns, np.random.default_rng(0)) if several else None,
+        "return_median": float(np.median(returns)),
+        "return_std": float(returns.std(ddof=1)) if several else None,  # with n − 1 in the divisor
+        "return_min": float(returns.min()),
+        "return_max": float(returns.max()),
+        "human_normalised": human_normalised(env, float(returns.mean())),
         "length_mean": float(np.mean([result.length for result in results])),
     }
 
 
-def summarise(returns: Sequence[float]) -> Summary:
-    """The bootstrap uses its own fixed seed, so equal returns give equal summaries."""
-    values = np.asarray(returns, dtype=np.float64)
-    several = len(values) > 1
-    return Summary(
-        mean=float(values.mean()),
-        median=float(np.median(values)),
-        std=float(values.std(ddof=1)) if several else None,
-        interval=bootstrap_interval(values.tolist(), np.random.default_rng(0)) if several else None,
-        min=float(values.min()),
-        max=float(values.max()),
-    )
-
-
-def bootstrap_interval(values: Sequence[float], rng: np.random.Generator) -> tuple[float, float]:
+def bootstrap_interval(values: NDArray[np.float64], rng: np.random.Generator) -> tuple[float, float]:
     """The 95% interval of the mean, from the means of many samples of n values drawn with replacement."""
-    pool = np.asarray(values, dtype=np.float64)
-    means = [pool[rng.integers(len(pool), size=len(pool))].mean() for _ in range(RESAMPLES)]
+    means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(RESAMPLES)]
     return interval_of(np.array(means))
 
 

@@ -1,15 +1,12 @@
 """Shows games of a test: as films, which processes of their own make, and in a window if there is a display."""
 
-import os
-import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import ModuleType
 
 from evaluation.film import HEIGHT, WIDTH, Picture, score_text
 from evaluation.logged_game import LoggedGame, Replay, WrittenFilm
@@ -23,7 +20,6 @@ from processes.pool import ChildPool, Ended, Member, WorkersFailedError
 from run_files.run_folder import VIDEOS, remove_abandoned
 
 POLL_SECONDS = 0.1
-SAY_SECONDS = 5.0  # between two lines that say how far the films are
 
 
 def show_games(
@@ -39,28 +35,12 @@ def show_games(
     announce = children.announce
     steps = sum(game.result.length for game in games.values())
     announce(f"showing the {', the '.join(games)} of the first {len(results)} games, {steps:,} steps")
-    with ExitStack() as cleanup:
-        films = cleanup.enter_context(closing(FilmProcesses(result_path.parent / VIDEOS, children)))
+    with closing(FilmProcesses(result_path.parent / VIDEOS, children)) as films:
         for name, game in games.items():
             films.begin(game, f"{result_path.stem}_{name}")
-        say_at = time.monotonic() + SAY_SECONDS
-
-        def wait(timeout: float) -> None:
-            nonlocal say_at
-            films.wait(timeout)
-            if films.under_way and time.monotonic() >= say_at:
-                say_at = time.monotonic() + SAY_SECONDS
-                announce(f"making videos: {films.percent}% done")
-
-        window = open_window(series.environment.env)
-        if isinstance(window, Window):
-            cleanup.callback(window.close)
-            announce("you can close the window at any time; the videos are made in any case")
-            show_in_window(window, list(games.values()), stop, meanwhile=lambda: wait(0.0))
-        else:
-            announce(f"{window}: videos only")
+        show_in_window(list(games.values()), films, stop, announce)
         while films.under_way and not stop.requested:
-            wait(POLL_SECONDS)
+            films.wait(POLL_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -92,17 +72,11 @@ class FilmProcesses:
         self._children = children
         self._announce = children.announce
         self._films: dict[Member, Path] = {}  # that are unfinished
-        self._percent: dict[Path, int] = {}  # of each film that is done
 
     @property
     def under_way(self) -> bool:
         """Whether any film is unfinished."""
         return bool(self._films)
-
-    @property
-    def percent(self) -> int:
-        """How much of all films is done."""
-        return sum(self._percent.values()) // max(1, len(self._percent))
 
     def begin(self, game: LoggedGame, name: str, *, low_priority: bool = False) -> None:
         """Start a process that makes the film of a game. If it cannot start, announce why."""
@@ -116,7 +90,7 @@ class FilmProcesses:
         except (OSError, WorkersFailedError) as error:
             self._announce(f"{path} could not be made: {getattr(error, 'strerror', None) or error}")
         else:
-            self._films[film], self._percent[path] = path, 0
+            self._films[film] = path
 
     def wait(self, timeout: float) -> None:
         """Wait for a message of a process, or for `timeout` seconds. Call it often: it also hears signs of life.
@@ -131,8 +105,6 @@ class FilmProcesses:
                 if event.in_code:
                     raise WorkersFailedError(failed)
                 self._announce(failed)
-            elif event.kind == Kind.HEARTBEAT:
-                self._percent[self._films[film]] = event.index
             elif event.kind == Kind.RESULT:
                 self._conclude(film, event.payload)
 
@@ -140,7 +112,6 @@ class FilmProcesses:
         """End the process, and announce its film or why there is none."""
         self._children.end(film)
         path = self._films.pop(film)
-        self._percent[path] = 100
         if isinstance(outcome, str):
             self._announce(f"{path} could not be made: {outcome}")
             return
@@ -158,63 +129,43 @@ class FilmProcesses:
 
 
 def show_in_window(
-    window: "Window", games: Sequence[LoggedGame], stop: StopSignals, meanwhile: Callable[[], None]
+    games: Sequence[LoggedGame], films: FilmProcesses, stop: StopSignals, announce: Callable[[str], None]
 ) -> None:
-    """Show one game after another, until the window is closed or a stop signal arrives.
-
-    `meanwhile` is called with each picture.
-    """
+    """Show one game after another, until the window is closed or a stop signal arrives; meanwhile, films are made."""
     try:
+        window = Window(games[0].series.environment.env)
+    except Exception as error:  # there is no display, or this Python has no tkinter
+        announce(f"no window ({error}): videos only")
+        return
+    announce("you can close the window at any time; the videos are made in any case")
+    with closing(window):
         for game in games:
             replay = Replay(game)
-
-            def show(picture: Picture, rate: Fraction = replay.format.frames_per_second) -> None:
-                if stop.requested:
-                    raise WindowClosedError
-                meanwhile()
-                window.show(picture, rate)
-
-            replay.play(show)
-    except WindowClosedError:
-        pass
-    window.close()
-
-
-class WindowClosedError(Exception):
-    """The user closed the window."""
-
-
-def open_window(title: str) -> "Window | str":
-    """Open a window. If that fails, return the reason."""
-    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return "there is no display"
-    try:
-        import tkinter  # noqa: PLC0415  # not part of every Python
-    except ImportError:
-        return "this Python has no tkinter"
-    try:
-        return Window(tkinter, title)
-    except tkinter.TclError as error:
-        return f"no window can be opened ({error})"
+            for picture in replay.pictures():
+                if stop.requested or not window.is_open:
+                    return
+                films.wait(0.0)
+                window.show(picture, replay.format.frames_per_second)
 
 
 class Window:
-    def __init__(self, tkinter: ModuleType, title: str) -> None:
-        self._tkinter = tkinter
+    """A window with a picture. Making it fails where there is no display."""
+
+    def __init__(self, title: str) -> None:
+        import tkinter  # noqa: PLC0415  # not part of every Python
+
+        self._error = tkinter.TclError
         self._root = tkinter.Tk()
         self._root.title(title)
         self._root.resizable(False, False)
-        self._root.protocol("WM_DELETE_WINDOW", self._close)
+        self._root.protocol("WM_DELETE_WINDOW", self.close)
         self._image = tkinter.PhotoImage(width=WIDTH, height=HEIGHT)
         tkinter.Label(self._root, image=self._image, borderwidth=0).pack()
-        self._open = True
+        self.is_open = True
         self._next = 0.0
 
     def show(self, picture: Picture, frames_per_second: Fraction) -> None:
-        """Wait until it is time for the next frame, then show the picture `[HEIGHT, WIDTH, 3]`.
-
-        Raises WindowClosedError if the window is closed.
-        """
+        """Wait until it is time for the next frame, then show the picture `[HEIGHT, WIDTH, 3]`."""
         now = time.monotonic()
         if self._next > now:
             time.sleep(self._next - now)
@@ -222,15 +173,10 @@ class Window:
         try:
             self._image.configure(data=b"P6 %d %d 255\n" % (WIDTH, HEIGHT) + picture.tobytes())
             self._root.update()
-        except self._tkinter.TclError:
-            self._open = False
-        if not self._open:
-            raise WindowClosedError
+        except self._error:
+            self.is_open = False
 
     def close(self) -> None:
-        if self._open:
-            self._close()
-
-    def _close(self) -> None:
-        self._open = False
-        self._root.destroy()
+        if self.is_open:
+            self.is_open = False
+            self._root.destroy()

@@ -19,7 +19,6 @@ from agents.torsos.make_torso import Observed, make_torso, observation_space
 from agents.torsos.own_torso import network_source, note_on_source
 from agents.torsos.pictures import channels_last
 from evaluation import export
-from evaluation.exported_policy import exported
 from option_flags import NetworkOptions, OptimizerOptions
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
@@ -101,7 +100,7 @@ def test_it_works_like_any_other_network(
     assert expected[0].shape == (count, 5) and expected[0].dtype == torch.float32
     sum(part.square().sum() for part in expected[:2]).backward()  # type: ignore[union-attr]
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.torso.parameters())
-    found = exported(network)(*inputs)
+    found = export.ExportedPolicy(network)(*inputs)
     for one, other in zip(found, expected, strict=True):
         close = 1e-5 if dtype == torch.float32 or not layout.has_pictures else 0.1
         torch.testing.assert_close(one, other, rtol=close, atol=close)

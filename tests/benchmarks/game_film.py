@@ -83,18 +83,11 @@ def show_best_part(environment: EnvironmentOptions, result: GameResult, policy: 
         return make_atari(options, seed, note)
 
     game = LoggedGame(series_of(make_watched, environment, policy == "greedy"), result)
-    Replay(game).play(lambda picture: None)
+    for _ in Replay(game).pictures():
+        pass
     begin = best_part(scores, SECONDS * FRAMES_PER_SECOND)
     wanted = range(begin, min(begin + SECONDS * FRAMES_PER_SECOND, len(scores)), EVERY)
-    scores.clear()
-    pictures: list[Picture] = []
-
-    def keep(picture: Picture) -> None:
-        if len(scores) - 1 in wanted:
-            pictures.append(picture.copy())
-
-    Replay(game).play(keep)
-    return pictures
+    return [picture.copy() for frame, picture in enumerate(Replay(game).pictures()) if frame in wanted]
 
 
 def best_part(scores: Sequence[float], length: int) -> int:

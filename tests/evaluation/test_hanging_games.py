@@ -181,12 +181,9 @@ def test_a_film_whose_game_hangs_is_given_up(scene: Scene, tmp_path: Path) -> No
 
 def test_a_film_of_a_slow_game_is_made(scene: Scene, tmp_path: Path) -> None:
     films, begun = scene.films(tmp_path), scene.clock.now
-    percents: list[int] = []
     films.begin(logged_game(make_slow, STEPS), "slow")
     while films.under_way:
         films.wait(200.0)
-        percents.append(films.percent)
         scene.clock.now += 0.6 * SILENCE_LIMIT
-    assert percents == sorted(percents) and percents[-1] == 100 and len(set(percents)) > 2
     assert scene.clock.now - begun > 2 * SILENCE_LIMIT
     assert scene.said == [f"video     {tmp_path}/slow_game0_return0.mp4, {STEPS + 1} frames"]

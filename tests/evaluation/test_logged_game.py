@@ -63,9 +63,9 @@ def test_a_game_is_repeated_if_the_environment_honours_its_seed() -> None:
         steps += 1
         _, _, terminated, truncated, _ = environment.step(2)
         ended = terminated or truncated
-    shown: list[None] = []
-    assert Replay(logged(2.0 * steps, steps, make_environment)).play(lambda picture: shown.append(None))
-    assert len(shown) == steps + 1
+    replay = Replay(logged(2.0 * steps, steps, make_environment))
+    assert len(list(replay.pictures())) == steps + 1
+    assert replay.is_same
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,14 @@ def test_a_game_is_repeated_if_the_environment_honours_its_seed() -> None:
     [(0.96, 10, 11, True), (0.96, 12, 11, False), (0.864, 9, 10, False), (1.96, 10, 11, False)],
 )
 def test_a_game_that_ends_otherwise_differs(return_: float, steps: int, pictures: int, same: bool) -> None:
-    shown: list[None] = []
-    assert Replay(logged(return_, steps)).play(lambda picture: shown.append(None)) == same
-    assert len(shown) == pictures
+    replay = Replay(logged(return_, steps))
+    assert len(list(replay.pictures())) == pictures
+    assert replay.is_same == same
 
 
 def test_the_user_is_told_of_a_film_of_another_game(tmp_path: Path) -> None:
     same, other = logged(0.96, 10), logged(0.96, 12)
-    percent: list[int] = []
-    assert Replay(same).write_film(tmp_path / "same.mp4", percent.append) == WrittenFilm(11, "")
-    assert percent == [*range(0, 101, 10)]
+    assert Replay(same).write_film(tmp_path / "same.mp4") == WrittenFilm(11, "")
     assert Replay(other).write_film(tmp_path / "other.mp4") == WrittenFilm(11, NOTE)
     capture = cv2.VideoCapture(str(tmp_path / "other.mp4"))
     assert (capture.get(cv2.CAP_PROP_FPS), capture.get(cv2.CAP_PROP_FRAME_COUNT)) == (20, 40)
@@ -152,7 +150,8 @@ def rows_of_a_film(monkeypatch: pytest.MonkeyPatch, env: str, action: int) -> tu
         return screen
 
     monkeypatch.setattr(Scene, "draw", note)
-    assert Replay(game).play(lambda picture: None)
+    replay = Replay(game)
+    assert list(replay.pictures()) and replay.is_same
     return drawn, game_return
 
 
@@ -183,7 +182,7 @@ def test_the_time_follows_the_rate_of_the_environment(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Scene, "draw", note)
     monkeypatch.setattr(Fractions, "metadata", {"render_fps": 5})
     replay = Replay(logged(0.96, 10))
-    replay.play(lambda picture: None)
+    assert list(replay.pictures())
     assert replay.format.frames_per_second == 5
     assert [rows["time"] for rows in rows_drawn] == ["0:00"] * 5 + ["0:01"] * 5 + ["0:02"]
     assert rows_drawn[-1]["score"] == "0.96"

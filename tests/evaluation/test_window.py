@@ -1,6 +1,7 @@
 """The window that shows games: where there is none, and what closing it ends. Without a display."""
 
 import sys
+from collections.abc import Callable
 from fractions import Fraction
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -9,60 +10,21 @@ import numpy as np
 import pytest
 
 from evaluation.film import HEIGHT, WIDTH, Picture
-from evaluation.show_games import Window, WindowClosedError, open_window, show_in_window
+from evaluation.logged_game import LoggedGame
+from evaluation.parallel_games import GameLog, GameResult, GameSeries
+from evaluation.show_games import Window, show_in_window
 from machine.stop_signals import StopSignals
+from tests.wrappers.hand_written import CATCH, options_of
+from wrappers.make_environment import make_environment
 
 PICTURE: Picture = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
-RATE = Fraction(60)
-
-
-class Seen:
-    """In place of a window: the user closes it at a picture."""
-
-    def __init__(self, closed_at: int) -> None:
-        self.pictures, self._closed_at, self.is_closed = 0, closed_at, False
-
-    def show(self, picture: Picture, frames_per_second: Fraction) -> None:
-        self.pictures += 1
-        if self.pictures == self._closed_at:
-            raise WindowClosedError
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-def games(stop: StopSignals, stops_at: int) -> list[Any]:
-    """Two games of four pictures each; a signal comes at one of the pictures."""
-    count = 0
-
-    def play(show: Any) -> None:
-        nonlocal count
-        for _ in range(4):
-            count += 1
-            stop.requested = stop.requested or count == stops_at
-            show(PICTURE)
-
-    return [SimpleNamespace(play=play, format=SimpleNamespace(frames_per_second=RATE)) for _ in range(2)]
-
-
-@pytest.mark.parametrize(
-    ("closed_at", "stops_at", "shown", "calls"),
-    [(0, 0, 8, 8), (6, 0, 6, 6), (0, 3, 2, 2)],
-    ids=["to the end", "closed by the user", "stopped by a signal"],
-)
-def test_games_are_shown_until_the_window_is_closed(
-    monkeypatch: pytest.MonkeyPatch, closed_at: int, stops_at: int, shown: int, calls: int
-) -> None:
-    monkeypatch.setattr("evaluation.show_games.Replay", lambda game: game)
-    stop, window = StopSignals(), Seen(closed_at)
-    meanwhile: list[None] = []
-    show_in_window(window, games(stop, stops_at), stop, lambda: meanwhile.append(None))  # type: ignore[arg-type]
-    assert (window.pictures, len(meanwhile), window.is_closed) == (shown, calls, True)
+RATE = Fraction(10**6)
 
 
 class FakeTk:
     def __init__(self) -> None:
         self.destroyed = False
+        self.at_update: Callable[[], None] = lambda: None
 
     def title(self, text: str) -> None: ...
 
@@ -71,61 +33,77 @@ class FakeTk:
     def protocol(self, name: str, call: Any) -> None:
         self.close = call
 
-    def update(self) -> None: ...
+    def update(self) -> None:
+        self.at_update()
 
     def destroy(self) -> None:
         self.destroyed = True
 
 
 @pytest.fixture
-def tkinter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def tkinter(monkeypatch: pytest.MonkeyPatch) -> Any:
     """In place of tkinter, which not every Python has."""
-    module = ModuleType("tkinter")
-    roots: list[FakeTk] = []
-
-    def make_root() -> FakeTk:
-        roots.append(FakeTk())
-        return roots[-1]
-
-    shown: list[bytes] = []
-    image = SimpleNamespace(configure=lambda **options: shown.append(options["data"]))
-    for name, value in {
-        "Tk": make_root,
-        "PhotoImage": lambda **size: image,
-        "Label": lambda *words, **options: SimpleNamespace(pack=lambda: None),
-        "TclError": RuntimeError,
-        "roots": roots,
-        "shown": shown,
-    }.items():
-        setattr(module, name, value)
+    module: Any = ModuleType("tkinter")
+    module.root, module.shown, module.TclError = FakeTk(), [], RuntimeError
+    image = SimpleNamespace(configure=lambda **options: module.shown.append(options["data"]))
+    module.Tk = lambda: module.root
+    module.PhotoImage = lambda **size: image
+    module.Label = lambda *words, **options: SimpleNamespace(pack=lambda: None)
     monkeypatch.setitem(sys.modules, "tkinter", module)
     return module
 
 
-def test_a_window_shows_pictures_until_it_is_closed(tkinter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DISPLAY", ":9")
-    window = open_window("Pong")
-    assert isinstance(window, Window)
+def games() -> list[LoggedGame]:
+    """Two games that end after two of the three steps in their logs, so each has three pictures."""
+    result = GameResult(0, 0.0, 3, False, GameLog(np.zeros(3, np.uint8), np.zeros(3, np.float32)))
+    series = GameSeries(make_environment=make_environment, environment=options_of(CATCH), seed=(7,))
+    return [LoggedGame(series, result)] * 2
+
+
+def show(stop: StopSignals) -> tuple[int, list[str]]:
+    """Show the games. Returns how often films were waited for meanwhile, and what was announced."""
+    waits: list[float] = []
+    announced: list[str] = []
+    show_in_window(games(), SimpleNamespace(wait=waits.append), stop, announced.append)  # type: ignore[arg-type]
+    return len(waits), announced
+
+
+@pytest.mark.parametrize(
+    ("closed_at", "stops_at", "shown"),
+    [(0, 0, 6), (5, 0, 5), (0, 3, 3)],
+    ids=["to the end", "closed by the user", "stopped by a signal"],
+)
+def test_games_are_shown_until_the_window_is_closed(
+    tkinter: Any, monkeypatch: pytest.MonkeyPatch, closed_at: int, stops_at: int, shown: int
+) -> None:
+    stop = StopSignals()
+    monkeypatch.setattr("evaluation.show_games.time.sleep", lambda seconds: None)
+
+    def update() -> None:
+        if len(tkinter.shown) == closed_at:
+            tkinter.root.close()
+        stop.requested = len(tkinter.shown) == stops_at
+
+    tkinter.root.at_update = update
+    waits, announced = show(stop)
+    assert (len(tkinter.shown), waits, tkinter.root.destroyed) == (shown, shown, True)
+    assert announced == ["you can close the window at any time; the videos are made in any case"]
+
+
+def test_a_window_shows_pictures_until_it_is_closed(tkinter: Any) -> None:
+    window = Window("Pong")
     window.show(PICTURE, RATE)
     assert tkinter.shown == [b"P6 %d %d 255\n" % (WIDTH, HEIGHT) + PICTURE.tobytes()]
-    tkinter.roots[0].close()  # by the user
-    assert tkinter.roots[0].destroyed
-    with pytest.raises(WindowClosedError):
-        window.show(PICTURE, RATE)
+    tkinter.root.close()  # by the user
+    assert not window.is_open
     window.close()
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere, a display has no variable")
 def test_why_there_is_no_window(tkinter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-        monkeypatch.delenv(name, raising=False)
-    assert open_window("Pong") == "there is no display"
-    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
-
     def refuse() -> None:
         raise RuntimeError("couldn't connect to display")
 
     tkinter.Tk = refuse
-    assert open_window("Pong") == "no window can be opened (couldn't connect to display)"
+    assert show(StopSignals()) == (0, ["no window (couldn't connect to display): videos only"])
     monkeypatch.setitem(sys.modules, "tkinter", None)
-    assert open_window("Pong") == "this Python has no tkinter"
+    assert "videos only" in show(StopSignals())[1][0]
