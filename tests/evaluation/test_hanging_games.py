@@ -23,7 +23,7 @@ from evaluation.players import PlayerPool, PlayerProcess
 from evaluation.show_games import FilmProcesses
 from option_flags import Config, EnvironmentOptions
 from processes.pool import ChildPool, WorkersFailedError
-from tests.processes import spawned
+from tests.evaluation.conftest import Start
 from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, Catch, Faulty
 from workers.memory.shared_weights import SharedWeights
@@ -69,12 +69,14 @@ def make_slow(options: EnvironmentOptions, seed: int, watch: Watch | None = None
 class Scene:
     """A clock that the test moves, what was said of processes, and what was started."""
 
+    start: Start
     clock: Clock = field(default_factory=Clock)
     said: list[str] = field(default_factory=list)
     opened: list[Any] = field(default_factory=list)
 
     def children(self) -> ChildPool:
-        return ChildPool(self.said.append, silence=SILENCE_LIMIT, clock=self.clock)
+        self.pool = ChildPool(self.said.append, silence=SILENCE_LIMIT, clock=self.clock, start=self.start)
+        return self.pool
 
     def players(self, make_environment: MakeWatchedEnvironment) -> PlayerPool:
         layout = make_unroll_layout(CONFIG, make_slow)
@@ -101,8 +103,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
-    scene = Scene()
+def scene(start: Start) -> Iterator[Scene]:
+    scene = Scene(start)
     yield scene
     for each in reversed(scene.opened):
         each.close()
@@ -166,8 +168,8 @@ def test_a_film_whose_game_hangs_is_given_up(scene: Scene, tmp_path: Path) -> No
     films = scene.films(tmp_path / "videos")
     mark = tmp_path / "hangs"
     films.begin(logged_game(partial(make_faulty, "sleeps", mark), STEPS), "hanging", low_priority=True)
-    (process,) = spawned()
-    wait_for_hang(mark, process, films.wait)
+    (number,) = scene.pool.process_ids()
+    wait_for_hang(mark, psutil.Process(number), films.wait)
     films.wait(0.0)
     with pytest.raises(WorkersFailedError) as raised:
         be_silent(scene.clock, films.wait)

@@ -20,6 +20,7 @@ from option_flags import EnvironmentOptions
 from processes.handover import Packed, unpack
 from processes.messages import Kind, Message
 from processes.pool import ChildPool, Ended, Member
+from tests.evaluation.conftest import Start
 from tests.wrappers.hand_written import CATCH, Catch, options_of
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.environment import Watch
@@ -118,9 +119,9 @@ def test_a_result_and_the_end_of_its_process_may_be_heard_at_once(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_film_has_its_score_in_its_name(tmp_path: Path) -> None:
+def test_a_film_has_its_score_in_its_name(tmp_path: Path, start: Start) -> None:
     announced: list[str] = []
-    films = FilmProcesses(tmp_path, ChildPool(announced.append, silence=100.0))
+    films = FilmProcesses(tmp_path, ChildPool(announced.append, silence=100.0, start=start))
     films.begin(logged(0.96, 12), "best")
     while films.under_way:
         films.wait(1.0)
