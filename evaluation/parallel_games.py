@@ -80,11 +80,21 @@ class GameSeries:
 
 
 @dataclass
-class _RunningGame:
+class RunningGame:
+    """A game that is being played, and its log if it keeps one."""
+
     game: int
     rng: np.random.Generator  # samples the actions
     actions: list[Any] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
+    ages: list[int] = field(default_factory=list)  # in real time
+
+    def result(self, finished: tuple[float, int], cut_off: bool, action_type: np.dtype[Any]) -> GameResult:
+        log = None
+        if self.actions:
+            ages = np.array(self.ages, np.int32) if self.ages else None
+            log = GameLog(np.array(self.actions, action_type), np.array(self.values, np.float32), ages)
+        return GameResult(self.game, *finished, cut_off, log)
 
 
 class ParallelGames:
@@ -101,7 +111,7 @@ class ParallelGames:
         self._actor = actor
         self._alive = alive
         self._environments: list[gymnasium.Env[Any, Any]] = []
-        self._slots: list[_RunningGame | None] = [None] * series.slots
+        self._slots: list[RunningGame | None] = [None] * series.slots
         self._action_type = np.dtype(layout.action_dtype)
         self._inputs = PolicyInputs.at_start(series.slots, layout)
         self._state, self._uniforms = self._inputs.state, self._inputs.uniforms.numpy()
@@ -128,7 +138,7 @@ class ParallelGames:
         self._alive()
         self._take_finished_game(e)  # drop a game that ended during the reset
         self._state.restart(e)
-        self._slots[e] = _RunningGame(game, rng)
+        self._slots[e] = RunningGame(game, rng)
 
     @torch.inference_mode()
     def step(self) -> list[GameResult]:
@@ -146,7 +156,7 @@ class ParallelGames:
                 results.append(result)
         return results
 
-    def _step_game(self, e: int, running: _RunningGame, action: Any, value: float) -> GameResult | None:
+    def _step_game(self, e: int, running: RunningGame, action: Any, value: float) -> GameResult | None:
         observation, reward, terminated, truncated, _ = self._environments[e].step(action)
         self._alive()
         self._inputs.show(e, as_observation(observation), starts=False)
@@ -158,11 +168,7 @@ class ParallelGames:
         if not (terminated or truncated):
             return None
         self._slots[e] = None
-        game_return, length = self._take_finished_game(e)
-        log = None
-        if running.actions:
-            log = GameLog(np.array(running.actions, self._action_type), np.array(running.values, np.float32))
-        return GameResult(running.game, game_return, length, truncated and not terminated, log)
+        return running.result(self._take_finished_game(e), truncated and not terminated, self._action_type)
 
     def _take_finished_game(self, e: int) -> tuple[float, int]:
         finished: list[tuple[float, int]] = self._environments[e].get_wrapper_attr("take_finished_games")()

@@ -1,14 +1,14 @@
 """Test games in real time, as a player process plays them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import NoReturn
 
 import numpy as np
 
 from agents.distributions import distribution_of
-from evaluation.parallel_games import IDLE, GameLog, GameResult, GameSeries, game_streams
+from evaluation.parallel_games import IDLE, GameResult, GameSeries, RunningGame, game_streams
 from option_flags import RealtimeOptions
 from processes.messages import Kind, receive, send
 from workers.realtime.inference import RealtimeSetup
@@ -16,24 +16,6 @@ from workers.realtime.player import Book, ClockedGame, PlayedFrame
 from workers.realtime.session import RealtimeSession
 
 LONGEST_WAIT = 1.0  # seconds without a message of the parent, before the clock starts
-
-
-@dataclass
-class _RunningGame:
-    """A game that is being played, and its log."""
-
-    game: int
-    actions: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    ages: list[int] = field(default_factory=list)
-    cut_off: bool = False
-
-    def log(self) -> GameLog | None:
-        if not self.actions:
-            return None
-        return GameLog(
-            np.array(self.actions, np.uint8), np.array(self.values, np.float32), np.array(self.ages, np.int32)
-        )
 
 
 class TestBook(Book):
@@ -45,13 +27,14 @@ class TestBook(Book):
         """Games whose number is below `logged` keep a log."""
         self._take_finished_games = take_finished_games
         self._logged = logged
-        self._running: list[_RunningGame | None] = [None] * len(take_finished_games)
+        self._running: list[RunningGame | None] = [None] * len(take_finished_games)
         self._results: list[GameResult] = []
+        self._was_cut = False  # the game of the latest frame, by its time limit
 
-    def begin(self, game: int) -> int:
+    def begin(self, game: int, rng: np.random.Generator) -> int:
         """Take a free place for a game; returns its index."""
         index = self._running.index(None)
-        self._running[index] = _RunningGame(game)
+        self._running[index] = RunningGame(game, rng)
         return index
 
     def take_results(self) -> list[GameResult]:
@@ -62,7 +45,7 @@ class TestBook(Book):
     def played(self, game: int, frame: PlayedFrame) -> None:
         running = self._running[game]
         assert running is not None
-        running.cut_off = frame.cut
+        self._was_cut = frame.cut
         if running.game < self._logged:
             running.actions.append(frame.action)
             running.values.append(np.nan if frame.register is None else frame.register.value)
@@ -71,8 +54,8 @@ class TestBook(Book):
     def episode_over(self, game: int) -> bool:
         running = self._running[game]
         assert running is not None
-        game_return, length = self._take_finished_games[game]()[-1]
-        self._results.append(GameResult(running.game, game_return, length, running.cut_off, running.log()))
+        finished = self._take_finished_games[game]()[-1]
+        self._results.append(running.result(finished, self._was_cut, np.dtype(np.uint8)))
         self._running[game] = None
         return False
 
@@ -111,6 +94,6 @@ def play_in_real_time(
         if session.step(LONGEST_WAIT):
             game = receive(parent).index
             environment_seed, rng = game_streams(series.seed, game)
-            games[book.begin(game)].start(environment_seed, rng)
+            games[book.begin(game, rng)].start(environment_seed, rng)
         for result in book.take_results():
             send(parent, Kind.RESULT, payload=result)

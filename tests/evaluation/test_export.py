@@ -43,11 +43,10 @@ def write_agent(folder: Path, **options: Any) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("interaction", ["turns", "realtime"])
 def test_the_example_of_the_docs_plays_a_game(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], interaction: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    export.main([str(write_agent(tmp_path / "run", interaction=interaction))])
+    export.main([str(write_agent(tmp_path / "run", interaction="realtime"))])
     lines = capsys.readouterr().out.splitlines()
     assert [re.sub(r".*/export/(\S+): .*", r"\1", line) for line in lines] == ["policy.onnx", "policy.pt"]
     assert all("differs from the network by" in line for line in lines)
@@ -58,7 +57,7 @@ def test_the_example_of_the_docs_plays_a_game(
 
 @pytest.mark.parametrize(
     ("env", "network"),
-    [("CartPole-v1", "auto"), ("Pendulum-v1", "auto"), ("Pendulum-v1", "separate_mlp"), ("FrozenLake-v1", "auto")],
+    [("Pendulum-v1", "separate_mlp"), ("FrozenLake-v1", "auto")],
 )
 def test_the_example_plays_other_environments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], env: str, network: str

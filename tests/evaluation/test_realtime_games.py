@@ -40,7 +40,7 @@ def test_games_are_played_to_their_end_and_a_film_shows_the_same_frames(logged: 
     for game in (0, 1):
         played.clear()
         environment_seed, rng = game_streams(SEED, game)
-        games[book.begin(game)].start(environment_seed, rng)
+        games[book.begin(game, rng)].start(environment_seed, rng)
         while len(results) == game:
             session.play_on()
             results += book.take_results()

@@ -108,32 +108,8 @@ def test_results_and_films_are_written(run_folder: Path, monkeypatch: pytest.Mon
     assert alone["returns"] == found["returns"], "the number of processes makes no difference"
 
 
-@pytest.mark.parametrize(
-    ("policy", "line"),
-    [
-        (
-            "sampled",
-            "actions are drawn from the policy; --test_policy=greedy takes the most likely ones",
-        ),
-        (
-            "greedy",
-            "the most likely actions are taken; --test_policy=sampled draws them from the policy",
-        ),
-    ],
-)
-def test_the_head_of_a_test_says_how_actions_are_chosen(
-    run_folder: Path, capsys: pytest.CaptureFixture[str], policy: str, line: str
-) -> None:
-    flags = ("--test_episode_count=1", "--seed=3", "--worker_count=1", f"--test_policy={policy}")
-    config, make_environment, checkpoint = arguments(run_folder, *flags)
-    score_checkpoint(config.replace_flags(console="plain"), make_environment, checkpoint)
-    assert capsys.readouterr().out.splitlines()[2] == line
-
-
-@pytest.mark.parametrize(("games", "slots"), [(1, 1), (3, 1), (10, 4), (100, 16)])
-@pytest.mark.parametrize("processes", [1, 3])
 def test_the_games_alone_decide_how_many_a_process_plays_at_once(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, games: int, slots: int, processes: int
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A forward pass of another size changes the last bits, so processes must not change it."""
 
@@ -141,24 +117,24 @@ def test_the_games_alone_decide_how_many_a_process_plays_at_once(
         raise WorkersFailedError(f"{player.series.slots} slots")
 
     monkeypatch.setattr("evaluation.score_checkpoint.PlayerPool", show)
-    flags = (f"--test_episode_count={games}", f"--worker_count={processes}")
-    with pytest.raises(WorkersFailedError, match=f"^{slots} slots$"):
-        score_checkpoint(*arguments(run_folder, *flags))
+    for games, slots in ((3, 1), (100, 16)):
+        for processes in (1, 3):
+            flags = (f"--test_episode_count={games}", f"--worker_count={processes}")
+            with pytest.raises(WorkersFailedError, match=f"^{slots} slots$"):
+                score_checkpoint(*arguments(run_folder, *flags))
 
 
-def test_flags_that_have_no_effect_on_a_test_are_listed(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = (
-        "--test_episode_count=2",
-        "--seed=3",
-        "--worker_count=1",
-        "--worker_timeout=100",
-        "--precision=float32",
-        "--device=cpu",
-        "--lr=0.5",
-    )
+def test_the_head_of_a_test_says_how_actions_are_chosen_and_which_flags_have_no_effect(
+    run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--test_episode_count=2", "--seed=3", "--worker_count=1", "--test_policy=greedy", "--worker_timeout=100")
+    flags += ("--precision=float32", "--device=cpu", "--lr=0.5")
     config, make_environment, checkpoint = arguments(run_folder, *flags)
     score_checkpoint(config.replace_flags(console="plain"), make_environment, checkpoint)
-    assert "without effect on a test: --device, --lr\n" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    line = "the most likely actions are taken; --test_policy=sampled draws them from the policy"
+    assert out.splitlines()[2] == line
+    assert "without effect on a test: --device, --lr\n" in out
 
 
 def arguments(folder: Path, *words: str) -> tuple[Config, MakeWatchedEnvironment, Checkpoint]:

@@ -229,13 +229,10 @@ def test_games_follow_their_seed() -> None:
     assert frames(2, reset_seed=1) == frames(1)
 
 
-# Pong, and the games in which ALE's own reset keeps some state of the previous game.
+# Pong, and some of the games in which ALE's own reset keeps some state of the previous game.
 @pytest.mark.parametrize(
     "game",
-    [
-        *["Pong", "Assault", "BeamRider", "Berzerk", "ElevatorAction", "Frostbite", "Hero", "IceHockey"],
-        *["KungFuMaster", "Pooyan", "Solaris", "Tennis", "YarsRevenge"],
-    ],
+    ["Pong", "Assault", "ElevatorAction", "IceHockey", "Solaris", "YarsRevenge"],
 )
 @pytest.mark.slow
 def test_a_seeded_reset_in_the_middle_of_a_game_is_like_a_new_emulator(game: str) -> None:

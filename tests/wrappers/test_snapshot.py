@@ -113,8 +113,8 @@ def test_restoring_replaces_the_state_of_a_used_environment() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", atari_ids())
-def test_every_game_can_be_played_and_restored(name: str) -> None:
+@pytest.mark.parametrize("name", atari_ids()[::3])
+def test_games_of_all_kinds_can_be_played_and_restored(name: str) -> None:
     options = EnvironmentOptions(env=name, repeat_action_probability=0.25)
     env = make(options, seed=1)
     meanings = env.get_wrapper_attr("action_meanings")
