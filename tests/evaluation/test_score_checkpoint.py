@@ -127,8 +127,8 @@ def test_the_games_alone_decide_how_many_a_process_plays_at_once(
 def test_the_head_of_a_test_says_how_actions_are_chosen_and_which_flags_have_no_effect(
     run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ("--test_episode_count=2", "--seed=3", "--worker_count=1", "--test_policy=greedy", "--worker_timeout=100")
-    flags += ("--precision=float32", "--device=cpu", "--lr=0.5")
+    flags = ["--test_episode_count=2", "--seed=3", "--worker_count=1", "--test_policy=greedy", "--worker_timeout=100"]
+    flags += ["--precision=float32", "--device=cpu", "--lr=0.5"]
     config, make_environment, checkpoint = arguments(run_folder, *flags)
     score_checkpoint(config.replace_flags(console="plain"), make_environment, checkpoint)
     out = capsys.readouterr().out
