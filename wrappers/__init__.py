@@ -1,1 +1,1 @@
-"""Games as environments: Atari's chain of preprocessing (`atari.py`), and `any_environment/`."""
+"""Games as environments: Atari's preprocessing (`atari.py`), and `any_environment/`."""
