@@ -75,7 +75,7 @@ def test_after_the_last_step_no_action_need_be_left() -> None:
     [
         (
             [MASK, np.zeros(3)],
-            "in step 1 of a game .*: the action mask leaves no action; .* would be right",
+            "in step 1 of a game: the action mask leaves no action; .* would be right",
         ),
         ([MASK, np.ones(4)], r"the action mask has the shape \[4\], not \[3\]"),
         ([MASK, 5], "the action mask is 5; an array of 0 and 1 would be right"),
