@@ -92,7 +92,7 @@ def test_a_wrong_mask_is_a_fault(masks: list[Any], sentence: str) -> None:
 
 def test_a_factor_without_a_choice_is_a_fault() -> None:
     agent = agent_of([np.array([1, 1, 0, 0, 0])] * 4, action_space=spaces.MultiDiscrete([2, 3]))
-    with pytest.raises(EnvironmentFaultError, match="in a reset .*: the action mask leaves no action"):
+    with pytest.raises(EnvironmentFaultError, match="in a reset: the action mask leaves no action"):
         agent.reset()
 
 
