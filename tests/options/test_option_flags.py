@@ -33,11 +33,6 @@ def test_import_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_every_option_has_a_test_value_other_than_its_default() -> None:
-    assert set(OTHER_VALUES) == set(OPTIONS)
-    assert {name for name in OPTIONS if OTHER_VALUES[name] == DEFAULTS[name]} == set()
-
-
 def test_option_names_are_unique_across_topics() -> None:
     names = [item.name for topic in TOPICS.values() for item in dataclasses.fields(topic)]
     assert len(names) == len(set(names))

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -62,7 +62,7 @@ class FakeRun:
             with (self.folder / "metrics.jsonl").open("a") as metrics:
                 metrics.write(json.dumps(report) + "\n")
             if self.steps == self.end // 2:
-                self.save([] if goal == UNSET else [float(goal)] * 100)
+                self.save(None if goal == UNSET else float(goal))
                 if goal != UNSET:
                     return
                 self.wait()
@@ -83,16 +83,16 @@ class FakeRun:
         self.save()
         raise SystemExit(0)
 
-    def save(self, returns: Sequence[float] = ()) -> None:
+    def save(self, reached: float | None = None) -> None:
         checkpoints = self.folder / "checkpoints"
         if "save_replay" in self.flags:
             (checkpoints / f"replays_{self.steps:010}.bin").write_bytes(REPLAYS)
-        write_checkpoint(checkpoints / f"checkpoint_{self.steps:010}.pt", self.steps, returns)
+        write_checkpoint(checkpoints / f"checkpoint_{self.steps:010}.pt", self.steps, reached)
 
 
-def write_checkpoint(path: Path, agent_steps: int, returns: Sequence[float] = ()) -> None:
+def write_checkpoint(path: Path, agent_steps: int, reached: float | None = None) -> None:
     """Write the format of torch.save without torch, which takes seconds to load."""
-    progress = {**some_progress(agent_steps, 1), "recent_returns": list(returns)}
+    progress = {**some_progress(agent_steps, 1), "reached_goal": reached}
     content = {"format_version": FORMAT_VERSION, **some_content(1, progress=progress)}
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("checkpoint/data.pkl", pickle.dumps(content, protocol=2))

@@ -107,7 +107,7 @@ def test_only_what_depends_on_the_actions_is_new(
     [
         (["--network=conv3"], "--network=conv3 does not fit a checkpoint with auto; leave the flag out, or start"),
         (["--frames_stacked=2"], "--frames_stacked=2 does not fit a checkpoint with 1; leave the flag out, or start"),
-        (["--op_mode=test"], "--load_weights_only needs --op_mode=train_w_load and --load_model_url"),
+        (["--op_mode=test"], "--load_weights_only needs --op_mode=train_w_load: a new run begins"),
     ],
 )
 def test_what_cannot_be_loaded_is_refused_in_one_sentence(
