@@ -15,7 +15,7 @@ from dashboard.charts import ChartOptions, Frame, Line, line_chart
 from dashboard.children import Call, LivePicture, PageChild
 from dashboard.page_parts import fact
 from dashboard.results import PageError, Results
-from reports.number_format import NOTHING_YET, count_or_nothing, game_return
+from reports.number_format import NOTHING_YET, count, on_page
 from reports.panels import MEAN, XAxis
 from run_files.run_folder import CHECKPOINTS
 
@@ -157,8 +157,8 @@ class AgentTab:
             place.set_visibility(picture.stack is not None)
         self._vector.set_text("  ".join(f"{number:.3g}".replace("-", "−") for number in picture.vector))
         self._message.set_text(f"playing {picture.checkpoint}")
-        last = ", ".join(map(game_return, picture.scores[:-4:-1])) or NOTHING_YET
-        texts = (game_return(picture.score), f"{picture.steps:,}", last, count_or_nothing(picture.agent_steps))
+        last = ", ".join(map(on_page, picture.scores[:-4:-1])) or NOTHING_YET
+        texts = (on_page(picture.score), f"{picture.steps:,}", last, count(picture.agent_steps))
         for name, text in zip(FACTS, texts, strict=True):
             self._facts[name].set_text(text)
         self._bars.set_content(_bars(picture))

@@ -130,14 +130,13 @@ def parallel_chart(
     known = [value for value in columns[-1] if isinstance(value, int | float)]
     return {
         **COMMON,
-        "parallel": {"left": 66, "right": 60, "top": 44, "bottom": 24, "parallelAxisDefault": {
+        "parallel": {"left": 66, "right": 60, "top": 44, "bottom": 62, "parallelAxisDefault": {
             "nameTextStyle": TEXT, "nameGap": 14, "axisLine": {"lineStyle": {":color": INK}},
             "axisTick": {"show": False}, "axisLabel": {**TEXT, "hideOverlap": True},
             "areaSelectStyle": {"width": 18, "borderColor": COLOURS[1], "color": COLOURS[1], "opacity": 0.25},
         }},
         "parallelAxis": [_parallel_axis(index, name, columns[index]) for index, name in enumerate(axes)],
-        "visualMap": {"show": False, "dimension": len(axes) - 1, "min": min(known, default=0.0),
-                      "max": max(known, default=1.0), "inRange": BY_VALUE},
+        "visualMap": _scale(axes[-1], known, len(axes) - 1),
         "tooltip": {"className": "chart-tooltip", "confine": True, ":formatter": NAME},
         "series": [{
             "type": "parallel", "smooth": 0.15, "lineStyle": {"width": 2, "opacity": 0.75},
@@ -173,16 +172,21 @@ def scatter_chart(groups: Mapping[str, Sequence[Sequence[float | None]]], value_
                     ":formatter": f"(p) => '{value_label} ' + p.value[2]"},
         "xAxis": {**axis, "name": "first component"},
         "yAxis": {**axis, "name": "second component"},
-        "visualMap": {
-            "min": min(values, default=0.0), "max": max(values, default=1.0), "dimension": 2, "orient": "horizontal",
-            "left": "center", "bottom": 0, "itemHeight": 160, "itemWidth": 10, "text": [value_label, ""],
-            "textStyle": TEXT, "inRange": BY_VALUE, "calculable": True,
-        },
+        "visualMap": _scale(value_label, values, 2),
         "series": [
             {"type": "scatter", "name": name, "symbol": symbols[index % len(symbols)], "symbolSize": 7,
              "itemStyle": {"opacity": 0.75}, "data": [[short(number or 0.0) for number in point] for point in points]}
             for index, (name, points) in enumerate(groups.items())
         ],
+    }  # fmt: skip
+
+
+def _scale(label: str, values: Sequence[float], dimension: int) -> ChartOptions:
+    """The legend of colours that follow from a value: from the lowest to the highest."""
+    return {
+        "min": min(values, default=0.0), "max": max(values, default=1.0), "dimension": dimension,
+        "orient": "horizontal", "left": "center", "bottom": 0, "itemHeight": 160, "itemWidth": 10,
+        "text": [label, ""], "textStyle": TEXT, "inRange": BY_VALUE, "calculable": True, "precision": 3,
     }  # fmt: skip
 
 

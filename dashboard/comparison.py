@@ -16,11 +16,10 @@ from starlette.requests import Request
 from dashboard.chart_tabs import AxisChoice
 from dashboard.charts import ChartOptions, Frame, Line, line_chart, parallel_chart
 from dashboard.page_parts import ChartCard, heading, link_to, notices, show_notices, show_page, table
-from dashboard.results import UNREADABLE, Results, RunRow, printable
-from options.replay_options import REPLAY_KEYS, parse_replays
-from options.rules import UsageError
-from reports.compare_runs import IGNORED_OPTIONS, Group, all_options, group_runs, seed_band
-from reports.number_format import count_or_nothing, game_return
+from dashboard.results import UNREADABLE, Results, RunRow, printable, words_about
+from options.replay_options import REPLAY_KEYS
+from reports.compare_runs import Group, configuration, group_runs, seed_band
+from reports.number_format import count, on_page
 from reports.panels import X_AXES, colour_of, dashes
 from reports.scores import game_name
 from run_files.metrics import EVALUATIONS, METRICS, flat_numbers, last_report
@@ -133,13 +132,15 @@ class ComparisonView:
             return
         if not changed and only_if_new:
             return
-        what, alone = "mean return" if metric == RETURN else metric, bool(self._alone.value)
+        if alone := bool(self._alone.value):
+            groups = each_alone(groups)
+        what = "mean return" if metric == RETURN else metric
         frame = self._axes.frame(*(run for group in groups for run in group.runs))
-        charts = {}
+        charts, places = {}, [*dict.fromkeys(group.label for group in groups)]  # the same colours in all games
         for env in dict.fromkeys(group.env for group in groups):
             own = [group for group in groups if group.env == env]
             title = f"{game_name(env)}, {what}{' of each run' if alone else ''}"
-            charts[title] = comparison_chart(own, metric, frame, alone=alone)
+            charts[title] = comparison_chart(own, metric, frame, places)
         if charts.keys() != self._cards.keys() or not charts:
             self._grid.clear()
             with self._grid:
@@ -163,11 +164,16 @@ class ComparisonView:
                 wide = ("lowest to highest", "best game", "steps")
                 table(scores, left=("game", "configuration"), wide=wide).props("wrap-cells")
                 heading(2, "Runs")
+                words = words_about(self._rows)
                 with ui.element("div").classes("card w-full"):
                     for row in sorted(self._rows, key=lambda row: row.name):
                         with ui.element("div").classes("option"):
-                            ui.link(row.name, link_to("run", row.name)).classes("plain")
-                            ui.label(f"{row.state}, {game_return(row.return_mean)}").classes("of")
+                            with ui.element("div"):
+                                ui.link(row.name, link_to("run", row.name)).classes("plain")
+                                ui.label(words.get(row.folder, "")).classes("soft small")
+                            with ui.element("div").classes("of"):
+                                ui.label(f"{row.state}, {on_page(row.return_mean)}")
+                                ui.label(row.times).classes("soft small")
 
 
 def runs_of_sweep(rows: Sequence[RunRow]) -> list[RunRow]:
@@ -215,28 +221,38 @@ def score_rows(groups: Sequence[Group], rows: Sequence[RunRow]) -> list[dict[str
             "game": game_name(group.env),
             "configuration": group.label or ALIKE,
             "runs": str(len(figures)),
-            "mean return": game_return(mean),
-            "lowest to highest": f"{game_return(min(returns))} to {game_return(max(returns))}" if returns[1:] else "",
-            "best game": game_return(max(bests, default=None)),
-            "steps": count_or_nothing(min(steps, default=None)),
+            "mean return": on_page(mean),
+            "lowest to highest": f"{on_page(min(returns))} to {on_page(max(returns))}" if returns[1:] else "",
+            "best game": on_page(max(bests, default=None)),
+            "steps": count(min(steps, default=None)),
         }
         scores.append((score["game"], math.inf if mean is None else -mean, score))
     return [score for _, _, score in sorted(scores, key=lambda each: each[:2])]
 
 
-def comparison_chart(groups: Sequence[Group], metric: str, frame: Frame, *, alone: bool = False) -> ChartOptions:
-    """The groups of one game: a line for each, with a band from the lowest to the highest seed; or `alone` each run."""
-    if alone:
-        groups = [
-            Group(", ".join(filter(None, (run.folder.name, group.name))), group.env, (run,))
-            for group in groups
-            for run in group.runs
-        ]
+def each_alone(groups: Sequence[Group]) -> list[Group]:
+    """A group for each run, named by its seed; by its folder too, where other runs have the same seed."""
+    alone = []
+    for group in groups:
+        seeds = Counter(run.options.get("seed") for run in group.runs)
+        for run in group.runs:
+            seed = run.options.get("seed")
+            words = (group.name, f"seed {seed}", run.folder.name if seeds[seed] > 1 else "")
+            alone.append(group._replace(name=", ".join(filter(None, words)), runs=(run,)))
+    return alone
+
+
+def comparison_chart(groups: Sequence[Group], metric: str, frame: Frame, places: Sequence[str]) -> ChartOptions:
+    """The groups of one game: a line for each, with a band from the lowest to the highest seed.
+
+    Its look follows from the place of its label in `places`.
+    """
     lines = []
-    for index, group in enumerate(groups):
+    for group in groups:
         curves = [curve for curve in (frame.curve(run, metric) for run in group.runs) if len(curve.x)]
         if not curves:
             continue
+        index = places.index(group.label)
         label, colour, dashed = group.label or ALIKE, colour_of(index), dashes(index)
         if len(curves) == 1:
             lines.append(Line(label, *curves[0], colour, dashes=dashed))
@@ -248,11 +264,9 @@ def comparison_chart(groups: Sequence[Group], metric: str, frame: Frame, *, alon
 
 def settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options by which runs differ, each key of each replay on its own."""
-    found = {name: value for name, value in all_options(options).items() if name not in IGNORED_OPTIONS}
-    with suppress(UsageError):
-        replays = parse_replays(str(found["replay_parameters"]))
-        del found["replay_parameters"]
-        for place, replay in enumerate(replays):
+    found = dict(configuration(options).values)
+    if isinstance(found["replay_parameters"], tuple):
+        for place, replay in enumerate(found.pop("replay_parameters")):
             for key in REPLAY_KEYS[replay.type]:
                 found[f"{replay.type} {key}" if key != "type" else f"replay {place + 1}"] = getattr(replay, key)
     return found

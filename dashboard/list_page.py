@@ -2,6 +2,7 @@
 
 import time
 from asyncio import to_thread
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -9,8 +10,8 @@ from nicegui import ui
 from starlette.requests import Request
 
 from dashboard.page_parts import heading, link_to, notices, show_notices, show_page, state_class
-from dashboard.results import AT_WORK, SPEED, STATES, Results, RunRow, SweepRow, printable
-from reports.number_format import age, count_or_nothing, game_return, percent
+from dashboard.results import AT_WORK, STATES, Results, RunRow, SweepRow, printable, words_about
+from reports.number_format import NOTHING_YET, age, count, duration, on_page, percent
 
 REFRESH_SECONDS = 3.0
 ROWS_AT_ONCE = 50
@@ -21,11 +22,16 @@ NARROW = ("run", "state", "mean return")  # the columns of narrow screens
 COLUMNS = [
     {"name": name, "label": name, "field": name, "sortable": True, "align": "left" if name in LEFT else "right",
      "classes": f"cell-{name}" if name in NARROW else "wide", "headerClasses": "" if name in NARROW else "wide"}
-    for name in ("run", "state", "game", "steps", "done", "mean return", "best game", "steps/s", "last report")
+    for name in ("run", "state", "game", "steps", "done", "mean return", "best game", "steps/s", "time", "started",
+                 "last report")
 ]  # fmt: skip
 # Cells show the text of a number, and are sorted by the number.
 TEXT_CELL = '<q-td :props="props">{{ props.row.texts[props.col.name] }}</q-td>'
-NAME_CELL = '<q-td :props="props"><a :href="props.row.link" :title="props.row.run">{{ props.row.run }}</a></q-td>'
+NAME_CELL = (
+    '<q-td :props="props"><a :href="props.row.link" :title="props.row.run">{{ props.row.run }}</a>'
+    '<div class="soft small about" :title="props.row.about">{{ props.row.about }}</div>'
+    '<div class="soft small narrow">{{ props.row.times }}</div></q-td>'
+)
 STATE_CELL = (
     '<q-td :props="props"><span :class="props.row.state_class" :title="props.row.why">'
     "{{ props.row.state }}</span></q-td>"
@@ -41,6 +47,8 @@ class ListView:
         self._results = results
         self._rows: list[RunRow] = []
         self._shown: list[dict[str, Any]] = []
+        self._told: list[tuple[Path, str]] = []
+        self._words: dict[Path, str] = {}  # about the runs that are shown
         self._sweeps: list[SweepRow] = []
 
     async def build(self) -> None:
@@ -73,19 +81,22 @@ class ListView:
 
     async def _refresh(self) -> None:
         self._rows, sweeps = await to_thread(self._results.rows)
-        self._show()
+        await self._show()
         show_notices(self._notices, [sweep.problem for sweep in sweeps if sweep.problem])
         if sweeps != self._sweeps:
             self._sweeps = sweeps
             self._show_sweeps()
 
-    def _show(self) -> None:
+    async def _show(self) -> None:
         games = [ALL, *sorted({row.game for row in self._rows if row.game})]
         if games != self._game.options:
             self._game.set_options(games, value=self._game.value if self._game.value in games else ALL)
         state, game, now = self._state.value, self._game.value, time.time()
         rows = [row for row in self._rows if state in (ALL, row.state) and game in (ALL, row.game)]
-        shown = [_as_table_row(row, now) for row in rows]
+        told = [(row.folder, row.notes) for row in rows]
+        if told != self._told:  # what differs depends on which runs are shown
+            self._told, self._words = told, await to_thread(words_about, rows)
+        shown = [_as_table_row(row, now) | {"about": self._words.get(row.folder, "")} for row in rows]
         if shown == self._shown:  # nothing is sent to the browser
             return
         self._shown = shown
@@ -120,13 +131,16 @@ class ListView:
 
 
 def _as_table_row(row: RunRow, now: float) -> dict[str, Any]:
-    best, speed = row.figures.get("return_max"), row.figures.get(SPEED) if row.state == AT_WORK else None
+    best, seconds = row.figures.get("return_max"), row.figures.get("seconds")
+    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.started)) if row.started else NOTHING_YET
     cells = {
-        "steps": (row.agent_steps, count_or_nothing(row.agent_steps)),
+        "steps": (row.agent_steps, count(row.agent_steps)),
         "done": (row.share_done, percent(row.share_done)),
-        "mean return": (row.return_mean, game_return(row.return_mean)),
-        "best game": (best, game_return(best)),
-        "steps/s": (speed, count_or_nothing(speed)),
+        "mean return": (row.return_mean, on_page(row.return_mean)),
+        "best game": (best, on_page(best)),
+        "steps/s": (row.mean_speed, count(row.mean_speed)),
+        "time": (seconds, duration(seconds)),
+        "started": (-row.started, started),
         "last report": (-row.written, age(row.written, now)),  # ascending: the newest first
     }
     return {
@@ -135,6 +149,7 @@ def _as_table_row(row: RunRow, now: float) -> dict[str, Any]:
         "state": row.state,
         "state_class": state_class(row.state),
         "why": row.why,
+        "times": row.times,
         "game": row.game,
         **{name: number for name, (number, _) in cells.items()},
         "texts": {name: text for name, (_, text) in cells.items()},

@@ -2,20 +2,30 @@
 
 import math
 import os
+import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
 
-from reports.number_format import NOTHING_YET, duration
+from reports.compare_runs import Configuration, configuration, what_differs
+from reports.number_format import NOTHING_YET, count, duration
 from reports.scores import game_name
 from run_files.metrics import EPISODES, METRICS, flat_numbers, last_report
-from run_files.run_folder import CONFIG, SUMMARY, SWEEP_FILE, read_config, read_json, read_summary
+from run_files.run_folder import (
+    CONFIG,
+    SUMMARY,
+    SWEEP_FILE,
+    read_config,
+    read_json,
+    read_summary,
+    write_atomically,
+)
 from run_files.run_history import options_of, parent_of, weights_of
 from run_files.run_reader import ReadLimits, RunReader
 
@@ -28,7 +38,10 @@ SCAN_SHARE = 0.005  # at most this share of a core is used for looking: thousand
 MAX_DEPTH = 4  # folders between the results folder and a run; a sweep needs two
 A_RUN = ReadLimits(reports=2000, report_bytes=48 * 1024 * 1024, game_bytes=8 * 1024 * 1024)
 SPEED = "steps_per_second"
-RUN_FILES = (CONFIG, SUMMARY, METRICS, EPISODES)
+NOTES, LONGEST_NOTES = "notes.txt", 20_000  # what people write about a run, in its folder; characters
+RUN_FILES = (CONFIG, SUMMARY, METRICS, EPISODES, NOTES)
+MADE_AT = re.compile(r"_(\d{9,11})$")  # the end of the name of a run's folder: the unix time of its start
+LONGEST_WORDS = 120
 
 Stamp: TypeAlias = tuple[tuple[float, int] | None, ...]  # of some files
 
@@ -48,7 +61,10 @@ class RunRow:
     sweep: str = ""  # the name of the sweep that it belongs to; "." if this is the results folder itself
     options: Mapping[str, Any] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)  # of the newest report, and newer ones of the summary
+    notes: str = ""
+    started: float = 0.0  # unix time
     written: float = 0.0  # unix time at which the run last wrote something
+    compared: Configuration | None = None  # how it is compared with others
     parent: Path | None = None  # the folder of the run that it was resumed from
     ancestors: frozenset[Path] = frozenset()  # the parent and its ancestors
     weights_from: str | None = None  # the checkpoint whose weights the first run of its lineage started from
@@ -76,11 +92,35 @@ class RunRow:
         return min(1.0, steps / most) if steps is not None and most else None
 
     @property
+    def mean_speed(self) -> float | None:
+        """Agent steps a second, from the start of the first run of its lineage."""
+        steps, seconds = self.agent_steps, self.figures.get("seconds")
+        return steps / seconds if steps and seconds else None
+
+    @property
+    def times(self) -> str:
+        """When it was started, how long it has trained, and how fast it was."""
+        begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.started)) if self.started else NOTHING_YET
+        return f"{begun} · {duration(self.figures.get('seconds'))} · {count(self.mean_speed)} steps/s"
+
+    @property
     def time_left(self) -> str:
         speed, steps = self.figures.get(SPEED), self.agent_steps
         if not speed or steps is None or "environment_max_steps" not in self.options:
             return NOTHING_YET
         return duration(max(0.0, self.options["environment_max_steps"] - steps) / speed)
+
+
+def words_about(rows: Sequence[RunRow]) -> dict[Path, str]:
+    """What tells each of these runs from the others, by its folder: its seed, options, tags and notes."""
+    known = [row for row in rows if row.compared is not None]
+    differing = what_differs([row.compared for row in known if row.compared is not None])
+    found = {}
+    for row, words in zip(known, differing, strict=True):
+        tags, notes = str(row.options.get("tags") or ""), row.notes.partition("\n")[0]
+        about = " · ".join(filter(None, (f"seed {row.options.get('seed')}", words, tags, notes)))
+        found[row.folder] = about if len(about) <= LONGEST_WORDS else f"{about[: LONGEST_WORDS - 1]}…"
+    return found
 
 
 @dataclass(frozen=True)
@@ -107,7 +147,7 @@ def file_stamp(path: Path) -> tuple[float, int] | None:
 
 
 class Results:
-    """The results folder. Nothing is ever written to it. Safe to use in threads.
+    """The results folder. Only notes are ever written to it. Safe to use in threads.
 
     All names are relative to the folder, with slashes, such as `sweep/job/run`. What a page cannot show, such as the
     end of a line or a byte that is not UTF-8, is written in a name as `%0A`, and `%` itself as `%25`.
@@ -163,6 +203,15 @@ class Results:
     def reader(self, folder: Path, names: Collection[str] | None = None, limits: ReadLimits = A_RUN) -> RunReader:
         """What reads the curves of a run as they grow; parents elsewhere are not read."""
         return RunReader(folder, names=names, within=self.inside, limits=limits)
+
+    def write_notes(self, folder: Path, text: str) -> None:
+        """Keep a text in the folder of a run, in place of the one before it."""
+        if not self.inside(folder):
+            raise PageError("The folder of this run is elsewhere.")
+        try:
+            write_atomically(folder / NOTES, text[:LONGEST_NOTES].encode(errors="replace"))
+        except OSError as error:
+            raise PageError(f"{NOTES} cannot be written ({error.strerror}).") from None
 
     def rows(self) -> tuple[list[RunRow], list[SweepRow]]:
         """All runs and sweeps as they were some seconds ago. Call it in a thread: the disk may be slow."""
@@ -239,6 +288,14 @@ def _read_row(folder: Path, name: str) -> RunRow:
     summary = read_summary(folder)
     status, why = summary.get("status"), summary.get("why")
     reported, summed = flat_numbers(report), flat_numbers(summary)
+    made, named, notes = file_stamp(folder / CONFIG), MADE_AT.search(folder.name), folder / NOTES
+    started = float(named[1]) if named else made[0] if made else 0.0
+    options, compared, noted = options_of(config), None, ""
+    with suppress(Exception):  # options of another version may be anything; the run is compared with no other then
+        compared = configuration(options, weights_from=weights_of(config))
+    with suppress(OSError):
+        if not notes.is_symlink():
+            noted = notes.read_text(encoding="utf-8", errors="replace")[:LONGEST_NOTES]
     parent = None
     with suppress(KeyError, TypeError, ValueError, OSError, RuntimeError):  # no run wrote it; or a loop of links
         place, _ = parent_of(folder, config, math.inf)
@@ -250,9 +307,12 @@ def _read_row(folder: Path, name: str) -> RunRow:
         folder,
         status if status in (FINISHED, STOPPED, FAILED) else AT_WORK,
         why if isinstance(why, str) else "",
-        options=options_of(config),
+        options=options,
         figures={**reported, **summed, SPEED: reported.get(SPEED, 0.0)},  # a summary has the mean speed
+        notes=noted,
+        started=started,
         written=written,
+        compared=compared,
         parent=parent,
         weights_from=weights_of(config),
     )

@@ -13,18 +13,21 @@ from starlette.requests import Request
 from dashboard.agent_tab import AgentTab
 from dashboard.chart_tabs import CurveTab, ReplayTab
 from dashboard.page_parts import fact, heading, link_to, notices, show_notices, show_page, state_class, table
-from dashboard.results import AT_WORK, SPEED, UNREADABLE, Results, RunRow, file_stamp, printable
+from dashboard.results import AT_WORK, SPEED, UNREADABLE, PageError, Results, RunRow, file_stamp, printable
 from option_flags import OPTIONS, TOPICS, defaults_beside
 from options.command_line import UNSET
 from options.rules import described
-from reports.number_format import NOTHING_YET, age, count_or_nothing, duration, file_size, game_return, percent
+from reports.number_format import NOTHING_YET, age, count, duration, file_size, on_page, percent
 from reports.panels import learning_panels, machine_panels
 from run_files.metrics import EPISODES, EVALUATIONS, METRICS, last_lines
 from run_files.run_folder import CHECKPOINTS, CONFIG, JOB_LOG, MESSAGES, SUMMARY, VIDEOS, is_job, read_summary
 from run_files.run_reader import RunReader
 
 REFRESH_SECONDS = 2.0
-FACTS = ("mean return", "best game", "agent steps", "done", "steps/s", "training time", "left", "last report")
+FACTS = (
+    *("mean return", "best game", "agent steps", "done", "steps/s now", "steps/s, mean", "training time", "left"),
+    *("started", "last report"),
+)
 LOG_LINES = 400
 MOST_VIDEOS = 24
 NUMBERS = (METRICS, EPISODES, EVALUATIONS, CONFIG, SUMMARY)
@@ -102,9 +105,25 @@ class RunView:
             if row and row.sweep:
                 name = "this folder" if row.sweep == "." else f"sweep {row.sweep}"
                 ui.link(name, link_to("sweep", row.sweep)).classes("plain")
+            if row:
+                told = (f"seed {row.options.get('seed')}", row.options.get("run_name"), row.options.get("tags"))
+                ui.label(" · ".join(str(each) for each in told if each)).classes("soft")
         with ui.element("section").classes("card facts"):
             self._facts = {name: fact(name, NOTHING_YET) for name in FACTS}
         self._why = ui.label().classes("soft")
+        self._notes = ui.textarea(value=row.notes if row else "", placeholder="notes on this run")
+        self._notes.props("dense outlined autogrow aria-label=notes maxlength=20000").classes("w-full")
+        self._notes.on("blur", self._keep_notes)
+
+    async def _keep_notes(self) -> None:
+        text = str(self._notes.value or "")
+        if self._row is None or text == self._row.notes:
+            return
+        try:
+            await to_thread(self._results.write_notes, self._folder, text)
+            ui.notify("kept in notes.txt")
+        except PageError as error:
+            ui.notify(str(error))
 
     def _show(self) -> None:
         show_notices(self._notices, self._data.problems)
@@ -117,13 +136,15 @@ class RunView:
         self._why.set_visibility(bool(self._why.text))
         figures = row.figures.get
         values = (
-            game_return(row.return_mean),
-            game_return(figures("return_max")),
-            count_or_nothing(row.agent_steps),
+            on_page(row.return_mean),
+            on_page(figures("return_max")),
+            count(row.agent_steps),
             percent(row.share_done),
-            count_or_nothing(figures(SPEED)),
+            count(figures(SPEED) if row.state == AT_WORK else None),
+            count(row.mean_speed),
             duration(figures("seconds")),
             row.time_left if row.state == AT_WORK else NOTHING_YET,
+            age(row.started, time.time()),
             age(row.written, time.time()),
         )
         for name, value in zip(FACTS, values, strict=True):
@@ -258,9 +279,9 @@ class FilesTab:
 
 def _evaluation_row(row: Mapping[str, float]) -> dict[str, str]:
     return {
-        "steps": count_or_nothing(row.get("agent_steps")),
-        "games": count_or_nothing(row.get("eval_episodes")),
-        "mean return": game_return(row.get("eval_return_mean")),
-        "lowest": game_return(row.get("eval_return_min")),
-        "highest": game_return(row.get("eval_return_max")),
+        "steps": count(row.get("agent_steps")),
+        "games": count(row.get("eval_episodes")),
+        "mean return": on_page(row.get("eval_return_mean")),
+        "lowest": on_page(row.get("eval_return_min")),
+        "highest": on_page(row.get("eval_return_max")),
     }

@@ -10,7 +10,6 @@ import numpy as np
 from option_flags import OPTIONS, CheckpointOptions, LossOptions, ReportOptions, TestOptions, defaults_beside
 from options.replay_options import A_REPLAY, REPLAY_KEYS, ReplaySpec, parse_replays
 from options.rules import UsageError, counted, declared
-from run_files.run_folder import read_config
 from run_files.run_history import CHOSEN_NETWORK, Curve, History, Series
 
 # Options that do not influence learning, and the seed: runs of one group may differ in them.
@@ -21,7 +20,7 @@ IGNORED_OPTIONS = {
 }
 # Options without effect in a run that has no replay.
 ONLY_WITH_REPLAY = {name for name, item in declared(LossOptions).items() if A_REPLAY in item.metadata["needs"]}
-MAX_STEPS, SCHEDULE = "environment_max_steps", "lr_scheduler_steps"
+SCHEDULE = "lr_scheduler_steps"  # its length usually follows from other options
 GRID_POINTS = 400
 
 
@@ -31,23 +30,25 @@ class Group(NamedTuple):
     name: str  # the options that differ from those of other groups
     env: str
     runs: tuple[History, ...]
+    title: str = ""  # the name and the tags that all of its runs have, if those of another group are different
 
     @property
     def label(self) -> str:
         """The name, and the number of runs if there are several: as seeds, if no two have the same."""
         seeds = {run.options.get("seed") for run in self.runs}
         how_many = counted(len(self.runs), "seed" if len(seeds) == len(self.runs) else "run")
-        return ", ".join(part for part in (self.name, how_many if len(self.runs) > 1 else "") if part)
+        return ", ".join(filter(None, (self.title, self.name, how_many if len(self.runs) > 1 else "")))
 
 
-class _Configuration(NamedTuple):
+class Configuration(NamedTuple):
     """The options by which runs are compared. What is not a default is worth a name."""
 
     values: dict[str, Any]
     defaults: Mapping[str, Any]  # beside the environment, the protocol and the loss of the run
 
-    def has_default(self, name: str) -> bool:
-        return bool(self.values[name] == self.defaults.get(name))
+    @property
+    def env(self) -> str:
+        return str(self.values["env"])
 
 
 def group_runs(histories: Sequence[History]) -> list[Group]:
@@ -56,18 +57,16 @@ def group_runs(histories: Sequence[History]) -> list[Group]:
     A run that another run of its group was resumed from is left out if the other run is longer: its curve is part of
     the other one.
     """
-    histories = each_once(histories)
-    groups: list[tuple[_Configuration, list[History]]] = []
-    for history, configuration in zip(histories, _configurations(histories), strict=True):
-        runs = next((runs for known, runs in groups if known.values == configuration.values), None)
-        if runs is None:
-            groups.append((configuration, [history]))
-        else:
-            runs.append(history)
-    names = _group_names([configuration for configuration, _ in groups])
+    groups: dict[Any, tuple[Configuration, list[History]]] = {}
+    for history in each_once(histories):
+        found = configuration(history.options, weights_from=history.weights_from)
+        groups.setdefault(tuple(found.values.items()), (found, []))[1].append(history)
+    names = what_differs([found for found, _ in groups.values()])
+    titles = [_title(runs) for _, runs in groups.values()]
+    telling = len(groups) == 1 or len(set(titles)) > 1
     return [
-        Group(name, str(configuration.values["env"]), tuple(without_continued(runs)))
-        for name, (configuration, runs) in zip(names, groups, strict=True)
+        Group(name, found.env, tuple(without_continued(runs)), title if telling else "")
+        for name, title, (found, runs) in zip(names, titles, groups.values(), strict=True)
     ]
 
 
@@ -84,80 +83,62 @@ def without_continued(runs: Sequence[History]) -> list[History]:
     ]
 
 
-# --- Configurations ---------------------------------------------------------------------------------------------------
+def _title(runs: Sequence[History]) -> str:
+    """`baseline (paper)`: what all runs have as their --run_name and their --tags."""
+    name, tags = ({run.options.get(option) or "" for run in runs} for option in ("run_name", "tags"))
+    words = (*(name if len(name) == 1 else ()), *(f"({each})" for each in tags if each and len(tags) == 1))
+    return " ".join(filter(None, words))
 
 
-def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """All options of a run; one that an older run does not have is its default. A cluster's address does not matter."""
+def configuration(options: Mapping[str, Any], **more: Any) -> Configuration:
+    """One that an older run does not have is its default. A cluster's address does not matter."""
     values = {name: options.get(name, item.default) for name, item in OPTIONS.items()}
-    return {**values, "cluster": values["cluster"] is not None}
-
-
-def _configurations(histories: Sequence[History]) -> list[_Configuration]:
-    """For each run the options by which it is grouped; all have the same names.
-
-    Runs of an archive do not have `environment_max_steps`, whose effect is the length of the learning-rate schedule.
-    If there is such a run, all are compared by this length instead.
-    """
-    found = [_configuration(history) for history in histories]
-    if any(MAX_STEPS not in history.options for history in histories):
-        for history, (values, _) in zip(histories, found, strict=True):
-            del values[MAX_STEPS]
-            values[SCHEDULE] = values[SCHEDULE] or (read_config(history.folder) or {}).get("planned_updates")
-    return found
-
-
-def _configuration(history: History) -> _Configuration:
-    values = all_options(history.options)
+    values = {name: str(value) if isinstance(value, list | dict) else value for name, value in values.items()}
     defaults = dict(defaults_beside(values))
+    values["cluster"] = values["cluster"] is not None
     with suppress(UsageError):  # settings of another version are compared as text
         for each in (values, defaults):
             each["replay_parameters"] = parse_replays(str(each["replay_parameters"]))
         if all(replay.type == "queue" for replay in values["replay_parameters"]):
             values |= {name: OPTIONS[name].default for name in ONLY_WITH_REPLAY}
     if values["network"] == "auto":
-        values["network"] = defaults["network"] = history.options.get(CHOSEN_NETWORK, "auto")
+        values["network"] = defaults["network"] = options.get(CHOSEN_NETWORK, "auto")
     compared = {name: value for name, value in values.items() if name not in IGNORED_OPTIONS}
-    return _Configuration({**compared, "weights_from": history.weights_from}, defaults)
+    return Configuration({**compared, **more}, defaults)
 
 
 # --- Names ------------------------------------------------------------------------------------------------------------
 
 
-def _group_names(configurations: Sequence[_Configuration]) -> list[str]:
-    """A name for each of some different configurations. In one game no two have the same name.
+def what_differs(configurations: Sequence[Configuration]) -> list[str]:
+    """For each configuration, the options in which it differs from others of its game, as words.
 
-    It has the options that differ within a game: each game has a panel of its own. Those that are defaults everywhere,
-    and the length of the learning-rate schedule, which usually follows from the others, are named only where they alone
-    separate two configurations.
+    Options that are defaults everywhere, and the length of the learning-rate schedule, are named only where different
+    configurations would have the same words otherwise.
     """
-    differing = _differing(configurations, [""] * len(configurations))
-    shown = [
-        name for name in differing if name != SCHEDULE and not all(each.has_default(name) for each in configurations)
+    by_game: dict[str, list[Configuration]] = {}
+    for each in configurations:
+        by_game.setdefault(each.env, []).append(each)
+    differing = [
+        name
+        for name in (configurations[0].values if configurations else ())
+        if any(other.values[name] != first.values[name] for first, *others in by_game.values() for other in others)
     ]
-    needed = _differing(configurations, _names(configurations, shown))
-    return _names(configurations, [name for name in differing if name in needed or name in shown])
+    usual = [name for name in differing if all(each.values[name] == each.defaults.get(name) for each in configurations)]
+    words = _in_words(configurations, [name for name in differing if name not in (*usual, SCHEDULE)])
+    different = {tuple(each.values.items()) for each in configurations}
+    if len({(each.env, text) for each, text in zip(configurations, words, strict=True)}) < len(different):
+        return _in_words(configurations, differing)
+    return words
 
 
-def _differing(configurations: Sequence[_Configuration], names: Sequence[str]) -> list[str]:
-    """The options in which configurations of the same game and name differ."""
-    alike: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for each, name in zip(configurations, names, strict=True):
-        alike.setdefault((each.values["env"], name), []).append(each.values)
-    return [
-        option
-        for option in (configurations[0].values if configurations else ())
-        if any(other[option] != first[option] for first, *others in alike.values() for other in others)
-    ]
-
-
-def _names(configurations: Sequence[_Configuration], options: Sequence[str]) -> list[str]:
+def _in_words(configurations: Sequence[Configuration], options: Sequence[str]) -> list[str]:
     replays = [each.values["replay_parameters"] for each in configurations]
     keys = differing_keys([each for each in replays if isinstance(each, tuple)])
-    return [", ".join(_in_words(name, each.values[name], keys) for name in options) for each in configurations]
+    return [", ".join(_option_in_words(name, each.values[name], keys) for name in options) for each in configurations]
 
 
-def _in_words(name: str, value: Any, keys: set[str]) -> str:
+def _option_in_words(name: str, value: Any, keys: set[str]) -> str:
     if name == "replay_parameters":
         return describe_replays(value, keys) if isinstance(value, tuple) else str(value)
     if isinstance(value, bool):

@@ -15,8 +15,6 @@ from rich.constrain import Constrain
 from rich.live import Live
 from rich.text import Text
 
-from reports.cards import Trend
-
 LIVE_PERIOD = 0.5  # seconds; a drawing takes some milliseconds of the learner's time
 WIDEST_DISPLAY = 120  # columns
 TERMS_WITHOUT_CURSOR = ("dumb", "unknown")  # values of TERM for which rich draws nothing
@@ -157,6 +155,25 @@ class LiveConsole(Console):
     def _end(self) -> None:
         super()._end()
         self._live.stop()
+
+
+class Trend:
+    """The history of a number since the start, in fewer than `most` samples at equal intervals."""
+
+    def __init__(self, most: int = 256) -> None:
+        self.samples: list[float] = []
+        self._most, self._added, self._interval = most, 0, 1
+
+    def add(self, value: float | None) -> None:
+        """Add the present value; None and NaN are left out."""
+        if value is None or not math.isfinite(value):
+            return
+        if self._added % self._interval == 0:
+            self.samples.append(value)
+        self._added += 1
+        if len(self.samples) == self._most:
+            self.samples = self.samples[::2]
+            self._interval *= 2
 
 
 class _QuietStream(io.TextIOBase):

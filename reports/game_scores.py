@@ -16,7 +16,7 @@ from machine.program import run_command
 from options.command_line import split_words
 from options.rules import Options, UsageError, declared, one_of, option, whole
 from reports.compare_runs import group_runs
-from reports.number_format import NOTHING_YET, count, percent, score
+from reports.number_format import NOTHING_YET, count, markdown_table, number, percent, table_lines
 from reports.scores import (
     AGENTS,
     ATARI_5,
@@ -28,7 +28,6 @@ from reports.scores import (
     interquartile_mean_of_runs,
     published_name,
 )
-from reports.tables import markdown_table, table_lines
 from run_files.run_folder import CONFIG, is_job, run_of_job
 from run_files.run_history import History
 from run_files.run_reader import ARCHIVE, read_histories
@@ -162,11 +161,11 @@ def _cells(row: GameRow) -> list[str]:
         game_name(row.env),
         str(len(row.returns)),
         count(row.agent_steps),
-        score(float(np.mean(row.returns))),
-        score(min(row.returns)) if several else NOTHING_YET,
-        score(max(row.returns)) if several else NOTHING_YET,
+        number(float(np.mean(row.returns))),
+        number(min(row.returns)) if several else NOTHING_YET,
+        number(max(row.returns)) if several else NOTHING_YET,
         percent(float(np.mean(row.normalised)) if row.normalised else None),
-        *(score(value) for value in _published(row.env) or (None,) * len(AGENTS)),
+        *(number(value) for value in _published(row.env) or (None,) * len(AGENTS)),
     ]
 
 

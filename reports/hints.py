@@ -10,13 +10,13 @@ SIGNIFICANT_WAIT = 0.1  # learner or workers that wait for a smaller fraction of
 ALL_CORES = 0.85  # if at least this fraction of the cores is in use, all count as busy
 MUCH_OTHER_WORK = 0.25  # if other programs use at least this fraction of the cores, no flag helps as much
 
-LEARNER_WORK = {
-    "drain": "receiving unrolls",
-    "mix": "mixing batches",
-    "update": "updates",
-    "publish": "publishing weights",
-    "save": "checkpoints",
-    "report": "reports",
+LEARNER_WORK = {  # what a stage of the learner is, and what would help
+    "drain": ("receiving unrolls", ""),
+    "mix": ("mixing batches", "--caching, which mixes them in advance, may help"),
+    "update": ("updates", ""),
+    "publish": ("publishing weights", ""),
+    "save": ("checkpoints", "a larger --save_model_period or --save_model_minutes would help"),
+    "report": ("reports", ""),
 }
 WORKER_WORK = {
     "environment": "the games",
@@ -37,31 +37,35 @@ def name_bottleneck(
     others_cores: float,
     *,
     gpu: bool,
-    lockstep: bool,
-    real_time: bool = False,
+    pace: str = "",
 ) -> str:
     """One sentence; an empty string if no unroll was received.
 
     `learner` and `workers` are the fractions of their time by stage. `our_cores` and `others_cores` are the fractions
-    of all cores that this run and other programs used.
+    of all cores that this run and other programs used. `pace` says what makes the learner wait on purpose.
     """
     worker_shares = {name: share for name, share in workers.items() if share is not None}
     if not worker_shares:
         return ""
     learner_waits, workers_wait = learner["wait"], worker_shares["waiting"]
     waits = f"the learner waits {learner_waits:.0%} of its time for unrolls, and the workers wait {workers_wait:.0%}"
-    if lockstep or (real_time and learner_waits >= SIGNIFICANT_WAIT):
-        pace = "workers and learner take turns (--reproducible)" if lockstep else "the games are played by the clock"
+    if pace and learner_waits >= SIGNIFICANT_WAIT:
         return f"{pace}: {waits} of theirs"
     full = our_cores + others_cores >= ALL_CORES
     advice = "more cores would help" if full else ""
     if learner_waits < SIGNIFICANT_WAIT <= workers_wait:
         top = max(LEARNER_WORK, key=lambda name: learner[name])
+        work, advice = LEARNER_WORK[top]
         sentence = (
-            f"the learner is the bottleneck: it spends {learner[top]:.0%} of its time on {LEARNER_WORK[top]}, and the "
-            f"workers wait {workers_wait:.0%} of theirs"
+            f"the learner is the bottleneck: it spends {learner[top]:.0%} of its time on {work}, and the workers wait "
+            f"{workers_wait:.0%} of theirs"
         )
-        advice = _learner_advice(top, full, gpu)
+        if top == "update" and gpu:
+            advice = "a larger --batch_size or a smaller --network would help"
+        elif top == "update":
+            advice = "a smaller --network or more cores would help"
+            if not full:
+                advice = "more --learner_threads, a smaller --network or a GPU would help"
     elif workers_wait < SIGNIFICANT_WAIT <= learner_waits:
         top = max(WORKER_WORK, key=lambda name: worker_shares[name])
         sentence = (
@@ -80,21 +84,6 @@ def name_bottleneck(
     if full and others_cores >= MUCH_OTHER_WORK:
         advice = f"other programs took {others_cores:.0%} of the cores"
     return f"{sentence}; {advice}" if advice else sentence
-
-
-def _learner_advice(top: str, full: bool, gpu: bool) -> str:
-    """For a learner that spends most of its time on stage `top`."""
-    if top == "save":
-        return "a larger --save_model_period or --save_model_minutes would help"
-    if top == "mix":
-        return "--caching, which mixes them in advance, may help"
-    if top != "update":
-        return ""
-    if gpu:
-        return "a larger --batch_size or a smaller --network would help"
-    if full:
-        return "a smaller --network or more cores would help"
-    return "more --learner_threads, a smaller --network or a GPU would help"
 
 
 def unused_in_training(config: Config) -> list[str]:

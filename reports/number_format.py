@@ -1,16 +1,21 @@
-"""Numbers as short text for displays. Every text fits into `VALUE_WIDTH` characters, so columns stay aligned.
+"""Numbers as short text, and tables of texts. A number fits into `VALUE_WIDTH` characters, so columns stay aligned.
 
 The z of the formats removes the minus of a number that is rounded to 0.
 """
 
 import math
+from collections.abc import Collection, Sequence
+
+from rich.cells import cell_len
 
 VALUE_WIDTH = 7
 NOTHING_YET = "—"  # for a number that does not exist yet
 
 
-def count(value: float, whole_below: int = 100_000) -> str:
+def count(value: float | None, whole_below: int = 100_000) -> str:
     """All digits below 100,000 (`12,345`), three significant digits above (`123k`, `4.13M`)."""
+    if value is None:
+        return NOTHING_YET
     if abs(value) < whole_below:
         return f"{value:z,.0f}"
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
@@ -22,29 +27,18 @@ def count(value: float, whole_below: int = 100_000) -> str:
     return str(value)  # NaN
 
 
-def score(value: float | None) -> str:
-    """A return: three significant digits of a small one, one decimal below 1,000, none above."""
-    if value is None:
-        return NOTHING_YET
-    if 0 < abs(value) < 0.0005:
-        return f"{value:.0e}".replace("e-0", "e-") if abs(value) > 1e-99 else "0.0"
-    for below, decimals in ((0.0995, 4), (0.9995, 3), (9.995, 2), (999.95, 1)):
-        if abs(value) < below and value:
-            return f"{value:.{decimals}f}"
-    return count(value) if value else "0.0"
+def number(value: float | None) -> str:
+    """Three significant digits where they fit (`4.12e-4`, `0.0123`, `1.23`), one decimal from 100 to 1,000."""
+    if value is None or not 0 < abs(value) < 999.95:
+        return "0.0" if value == 0 else count(value)
+    decimals = max(1, 2 - math.floor(math.log10(abs(float(f"{value:.3g}")))))
+    texts = (f"{value:.{decimals}f}", *(f"{value:.{digits}e}".replace("e-0", "e-") for digits in (2, 1, 0)))
+    return next(text for text in texts if len(text) <= VALUE_WIDTH)
 
 
-def decimal(value: float | None, max_decimals: int = 4) -> str:
-    """As many decimals as fit, at most `max_decimals`."""
-    if value is None:
-        return NOTHING_YET
-    candidates = (f"{value:z.{decimals}f}" for decimals in range(max_decimals, 0, -1))
-    return next((text for text in candidates if len(text) <= VALUE_WIDTH), f"{value:.0e}")
-
-
-def scientific(value: float | None) -> str:
-    """Three significant digits and the shortest exponent: `4.12e-4`."""
-    return NOTHING_YET if value is None else f"{value:z.2e}".replace("e-0", "e-").replace("e+0", "e")
+def on_page(value: float | None) -> str:
+    """A number for a page, with the sign of mathematics."""
+    return number(value).replace("-", "−")
 
 
 def percent(fraction: float | None, decimals: int = 0) -> str:
@@ -63,20 +57,6 @@ def duration(seconds: float | None) -> str:
     return f"{hour}h{minute:02}m" if hours else f"{minute}m{second:02}s"
 
 
-def key_values(pairs: list[tuple[str, int]]) -> str:
-    """One line of `key value` pairs in columns of fixed width, two or more spaces apart."""
-    return "  ".join(pair.ljust(width) for pair, width in pairs).rstrip()
-
-
-def game_return(value: float | None) -> str:
-    """A return on a page, with the sign of mathematics."""
-    return score(value).replace("-", "−")
-
-
-def count_or_nothing(value: float | None) -> str:
-    return NOTHING_YET if value is None else count(value)
-
-
 def age(written: float, now: float) -> str:
     """How long ago a run last wrote something, coarse enough not to change all the time: `6 min ago`."""
     seconds = now - written
@@ -93,3 +73,29 @@ def file_size(nbytes: float) -> str:
         if nbytes >= scale:
             return f"{nbytes / scale:.3g} {unit}"
     return f"{nbytes:.0f} B"
+
+
+def table_lines(
+    rows: Sequence[Sequence[str]], headings: Sequence[str] = (), *, right: Collection[int] = ()
+) -> list[str]:
+    """The rows in aligned columns, under the underlined headings. `right`: the columns that are aligned to the right.
+
+    Lines are never wrapped, so that a path in them can be copied.
+    """
+    texts = [headings, *rows] if headings and rows else rows
+    columns = [
+        [" " * room + cell if place in right else cell + " " * room for cell, room in zip(column, rooms, strict=True)]
+        for place, column in enumerate(zip(*texts, strict=True))
+        for widths in [[cell_len(cell) for cell in column]]
+        for rooms in [[max(widths) - width for width in widths]]
+    ]
+    lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+    if headings and rows:
+        lines.insert(1, "  ".join("─" * max(map(cell_len, column)) for column in columns))
+    return lines
+
+
+def markdown_table(rows: Sequence[Sequence[str]], headings: Sequence[str], *, right: Collection[int] = ()) -> list[str]:
+    """The same table in Markdown."""
+    rule = ["---:" if column in right else "---" for column in range(len(headings))]
+    return [f"| {' | '.join(cells)} |" for cells in (headings, rule, *rows)]

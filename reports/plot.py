@@ -4,35 +4,29 @@ import json
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from machine.program import run_command
 from options.command_line import split_words
-from options.rules import Options, Rule, UsageError, counted, declared, did_you_mean, one_of, option, whole
+from options.rules import Options, Rule, UsageError, counted, declared, did_you_mean, matching, one_of, option, whole
 from reports.compare_runs import Group, group_runs, seed_band
 from reports.panels import X_AXES, XAxis, colour_of, dashes
-from reports.plot_style import (
-    FAINT_INK,
-    INK,
-    format_counts,
-    output_option,
-    short_count,
-    smoothed,
-    style_axes,
-    verbatim,
-    write_picture,
-)
 from reports.scores import game_name
-from run_files.run_history import Curve, History
+from run_files.run_folder import write_atomically
+from run_files.run_history import Curve, History, Series
 from run_files.run_reader import ARCHIVE, read_histories
 
+INK, FAINT_INK, GRID = "#222222", "#6B6B6B", "#E6E6E6"
+PICTURE = matching(r"(?s).*[^/]\.(png|svg|pdf)", "end in one of .png, .svg, .pdf", is_path=True)
 METRIC = "return_mean"
 CHARACTER_WIDTH = 0.071  # inches, in a label
 GREYS = ("0.45", "0.6", "0.7")
@@ -62,7 +56,7 @@ class PlotOptions(Options):
         'JSON file with names for the labels, {"coloured": {"a name": "<begin of the names of its runs>"}, "grey": '
         "{...}}."
     )  # fmt: skip
-    output: str = output_option("curves.png")
+    output: str = option("curves.png", PICTURE, "File to write.")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -184,9 +178,8 @@ def _page(games: int, looks: Sequence[_Look]) -> tuple[Figure, list[Axes]]:
     width, height = (9.5, 5.4) if games == 1 else (4.8 * columns, 3.4 * rows)
     wrapped = [verbatim(textwrap.fill(look.label, int((width - 1.2) / CHARACTER_WIDTH))) for look in looks]
     height += 0.21 * sum(label.count("\n") + 1 for label in wrapped)
-    figure = Figure(
-        figsize=(width, height), dpi=100, facecolor="white", layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
-    )
+    figure = Figure(figsize=(width, height), dpi=100, facecolor="white",
+                    layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))  # fmt: skip
     grid = figure.add_gridspec(rows, columns)
     panels = [figure.add_subplot(grid[place // columns, place % columns]) for place in range(games)]
     if looks:
@@ -220,6 +213,67 @@ def _draw_group(axes: Axes, curves: Sequence[Curve], look: _Look, *, to_end: boo
 def _curve(history: History, axis: XAxis, options: PlotOptions) -> Curve:
     curve = history.curve(options.metric, axis.figure)
     return Curve(curve.x / axis.unit, smoothed(curve.y, options.smooth))
+
+
+# --- The style of all pictures ----------------------------------------------------------------------------------------
+
+
+def style_axes(axes: Axes, title: str) -> None:
+    """Give a panel a title, a light grid and no frame."""
+    axes.set_title(title, loc="left", fontsize=10, color=INK, fontweight="bold", pad=6)
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#BBBBBB")
+    axes.tick_params(colors=FAINT_INK, labelsize=8, length=3, color="#BBBBBB")
+
+
+def format_counts(axes: Axes, max_ticks: int = 5) -> None:
+    """Label the x axis with short counts: 0, 500k, 1M, 1.5M."""
+    axes.xaxis.set_major_locator(MaxNLocator(max_ticks, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
+
+
+def short_count(value: float) -> str:
+    """1,250,000 as `1.25M`."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            if abs(value) >= 1e12:
+                return f"{value:.2g}".replace("e+", "e").replace("-", "−")
+            return f"{value / size:.4g}{letter}".replace("-", "−")
+    return f"{value:z.4g}".replace("-", "−")
+
+
+def smoothed(values: Series, window: int) -> Series:
+    """Running mean of the last `window` values; of fewer values at the beginning."""
+    if window <= 1 or not len(values):
+        return values
+    window = min(window, len(values))  # a larger one may be more than a machine number holds
+    sums = np.cumsum(np.concatenate([[0.0], values]))
+    ends = np.arange(1, len(values) + 1)
+    begins = np.maximum(ends - window, 0)
+    means: Series = (sums[ends] - sums[begins]) / (ends - begins)
+    return means
+
+
+def verbatim(text: str) -> str:
+    """The text in such a way that matplotlib does not read what is between two dollar signs as mathematics."""
+    return text.replace("$", r"\$")
+
+
+def as_bytes(figure: Figure, kind: str = "png") -> bytes:
+    buffer = BytesIO()
+    figure.savefig(buffer, format=kind)
+    return buffer.getvalue()
+
+
+def write_picture(output: Path, figure: Figure) -> None:
+    """Write the file of --output, as what its name ends in. Raises UsageError if it cannot be written."""
+    picture = as_bytes(figure, output.suffix.removeprefix("."))
+    try:
+        write_atomically(output, picture)
+    except OSError as error:
+        raise UsageError(f"--output={output} cannot be written ({error.strerror}).") from None
 
 
 if __name__ == "__main__":

@@ -19,19 +19,9 @@ from option_flags import OPTIONS
 from options.replay_options import parse_replays
 from options.rules import UsageError
 from reports.compare_runs import describe_replays
-from reports.number_format import duration, score
+from reports.number_format import duration, on_page
 from reports.panels import GAMES, MEAN, TESTED, Panel, page_panels
-from reports.plot_style import (
-    FAINT_INK,
-    INK,
-    as_bytes,
-    format_counts,
-    new_figure,
-    short_count,
-    smoothed,
-    style_axes,
-    verbatim,
-)
+from reports.plot import FAINT_INK, INK, as_bytes, format_counts, short_count, smoothed, style_axes, verbatim
 from reports.scores import game_name
 from run_files.metrics import EVALUATIONS, METRICS
 from run_files.run_folder import write_atomically
@@ -74,7 +64,7 @@ def draw_run(history: History) -> bytes:
     panels = page_panels(history)
     rows = 2 + math.ceil(max(0, len(panels) - 4) / COLUMNS)
     height = 1.15 + 2.6 * rows
-    figure = new_figure(16, height)
+    figure = Figure(figsize=(16, height), dpi=100, facecolor="white")
     # Fixed margins: a layout engine would double the time of drawing.
     grid = figure.add_gridspec(
         rows, COLUMNS, left=0.035, right=0.988, bottom=0.42 / height, top=1 - 0.98 / height, wspace=0.2, hspace=0.32
@@ -115,7 +105,7 @@ def _draw_return(axes: Axes, history: History) -> None:
     if len(tested.x):
         axes.plot(*tested, "o-", color=TESTED, markersize=4, linewidth=1.2, label="test games, mean")
     axes.annotate(
-        score(float(means[-1])).replace("-", "−"), (games.x[-1], means[-1]), xytext=(-4, 7),
+        on_page(float(means[-1])), (games.x[-1], means[-1]), xytext=(-4, 7),
         textcoords="offset points", ha="right", fontsize=11, fontweight="bold", color=MEAN,
         path_effects=[withStroke(linewidth=3, foreground="white")],
     )  # fmt: skip
@@ -233,7 +223,7 @@ def _facts(history: History) -> list[str]:
         last = history.reports[-1]
         facts += [f"{short_count(last.get(name, 0.0))} {word}" for name, word in COUNTED.items()]
         facts.append(duration(last.get("seconds", 0.0)))
-    return [*facts, history.folder.name]
+    return [*facts, history.folder.name, *([f"tags {options['tags']}"] if options["tags"] else [])]
 
 
 if __name__ == "__main__":

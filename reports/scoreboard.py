@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import Group, RenderableType
 
-from reports.cards import ACCENT, Card, Fact, card_grid, progress_line
-from reports.number_format import count, duration, key_values, score
-from reports.tables import table_lines
+from reports.number_format import count, duration, number, percent, table_lines
+from reports.run_display import ACCENT, Fact, card_grid, in_columns, progress_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +21,7 @@ class TestStatus:
     agent_steps: int = 0
 
     __test__ = False  # pytest would take it for a collection of tests
+    trend_value: ClassVar[None] = None
 
     @property
     def done(self) -> float:
@@ -40,13 +40,8 @@ class TestStatus:
     def speed(self) -> float:
         return self.agent_steps / max(self.seconds, 1e-9)
 
-    @property
-    def trend_value(self) -> float | None:
-        return None
-
     def view(self, width: int, trend: Sequence[float]) -> RenderableType:
         """The live display in `width` columns. There is no trend."""
-        lowest, highest = min(self.returns, default=None), max(self.returns, default=None)
         games = [
             Fact("ended", count(len(self.returns)), f"of {count(self.games)}"),
             Fact("processes", count(self.worker_count)),
@@ -57,23 +52,23 @@ class TestStatus:
             Fact("left", duration(self.seconds_left)),
         ]
         returns = [
-            Fact("mean", score(self.mean), style=f"bold {ACCENT}"),
-            Fact("lowest", score(lowest)),
-            Fact("highest", score(highest)),
+            Fact("mean", number(self.mean), style=f"bold {ACCENT}"),
+            Fact("lowest", number(min(self.returns, default=None))),
+            Fact("highest", number(max(self.returns, default=None))),
         ]
-        cards = [Card("games", games), Card("speed and time", times), Card("returns", returns)]
+        cards = [("games", games), ("speed and time", times), ("returns", returns)]
         return Group("", progress_line(self.done), card_grid(cards, width))
 
     def line(self) -> str:
-        return key_values(
-            [
-                (f"done {self.done:.0%}", 9),
-                (f"games {count(len(self.returns))} of {count(self.games)}", 20),
-                (f"speed {count(self.speed)}/s", 14),
-                (f"time {duration(self.seconds)}", 11),
-                (f"left {duration(self.seconds_left)}", 11),
-                (f"return {score(self.mean)}", 0),
-            ]
+        return in_columns(
+            {
+                f"done {self.done:.0%}": 9,
+                f"games {count(len(self.returns))} of {count(self.games)}": 20,
+                f"speed {count(self.speed)}/s": 14,
+                f"time {duration(self.seconds)}": 11,
+                f"left {duration(self.seconds_left)}": 11,
+                f"return {number(self.mean)}": 0,
+            }
         )
 
 
@@ -85,15 +80,15 @@ def result_lines(result: Mapping[str, Any]) -> list[str]:
         lines[0] = f"stopped after {games:,} of {wanted:,} games, {result['seconds']:,.0f} s"
         lines.append("short games end first, so the mean of all games may differ from this one")
     interval, std, human = result["return_mean_95"], result["return_std"], result["human_normalised"]
-    between = "" if interval is None else f"{score(interval[0])} to {score(interval[1])} with 95% confidence"
+    between = "" if interval is None else f"{number(interval[0])} to {number(interval[1])} with 95% confidence"
     scale = "0% is random play, 100% a human tester"
     rows = [
-        ("return", "mean", score(result["return_mean"]), between),
-        ("", "median", score(result["return_median"]), ""),
-        *([] if std is None else [("", "standard deviation", score(std), "")]),
-        ("", "lowest", score(result["return_min"]), ""),
-        ("", "highest", score(result["return_max"]), ""),
-        *([] if human is None else [("", "human-normalised", f"{human:.0%}", scale)]),
+        ("return", "mean", number(result["return_mean"]), between),
+        ("", "median", number(result["return_median"]), ""),
+        *([] if std is None else [("", "standard deviation", number(std), "")]),
+        ("", "lowest", number(result["return_min"]), ""),
+        ("", "highest", number(result["return_max"]), ""),
+        *([] if human is None else [("", "human-normalised", percent(human), scale)]),
         ("length", "mean", f"{result['length_mean']:,.0f}", "agent steps"),
         ("", "cut off", f"{result['cut_off']:,}", "games"),
     ]

@@ -2,18 +2,17 @@
 
 import importlib
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 from machine.program import CHECKOUT
 from option_flags import Config, ReportOptions
 from options.rules import UsageError
-from reports.prometheus_sink import PrometheusSink, check_address
-from run_files.metrics import EPISODES, METRICS, Episode, EpisodesCsvSink, JsonLinesSink, Report
+from run_files.metrics import EPISODES, METRICS, Episode, EpisodesCsvSink, JsonLinesSink, Report, Sink
 from run_files.run_folder import remove_abandoned
 
 LAST_DRAWING_SECONDS = 10.0  # longest wait for the last drawing at the end of a run: a busy machine is slow
@@ -22,34 +21,29 @@ LOWEST_PRIORITY = 19
 Announce = Callable[[str], None]
 
 
-class Sink(Protocol):
-    """Receives the reports and episodes of a run."""
-
-    def write(self, report: Report) -> None: ...
-
-    def episode(self, row: Episode) -> None: ...
-
-    def close(self) -> None: ...
-
-
 def check_sinks(options: ReportOptions) -> None:
     """Raise UsageError if a package is not installed or the port cannot be opened; called before anything starts."""
-    if options.tensorboard:
-        _require("tensorboard", "__version__")
-    if options.wandb:
-        _require("wandb", "init")
-    if options.metrics_port:
-        check_address(options.metrics_host, options.metrics_port)
-
-
-def _require(package: str, attribute: str) -> None:
+    # A folder of the same name can be imported too, but lacks the attribute.
+    for package, wanted, attribute in (
+        ("tensorboard", options.tensorboard, "__version__"),
+        ("wandb", options.wandb, "init"),
+    ):
+        try:
+            installed = not wanted or hasattr(importlib.import_module(package), attribute)
+        except ImportError:
+            installed = False
+        if not installed:
+            raise UsageError(f"--{package} needs the package {package}; run pip install {package}.")
+    host, port = options.metrics_host, options.metrics_port
     try:
-        # A folder of the same name can be imported too, but lacks the attribute.
-        installed = hasattr(importlib.import_module(package), attribute)
-    except ImportError:
-        installed = False
-    if not installed:
-        raise UsageError(f"--{package} needs the package {package}; run pip install {package}.")
+        if port:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            socket.create_server((host, port), family=family).close()
+    except (OSError, UnicodeError) as error:
+        raise UsageError(
+            f"--metrics_port={port} of --metrics_host={host} cannot be opened ({getattr(error, 'strerror', error)}); "
+            "choose a free port, and an address of this machine: 127.0.0.1, or 0.0.0.0 for all."
+        ) from None
 
 
 def make_sinks(config: Config, folder: Path, announce: Announce) -> Sink:
@@ -59,23 +53,21 @@ def make_sinks(config: Config, folder: Path, announce: Announce) -> Sink:
     extra: list[tuple[str, Callable[[], Sink]]] = []
     if options.curves:
         extra.append(("curves.png", lambda: CurvesSink(folder)))
-    if options.metrics_port:
-        address = options.metrics_host, options.metrics_port
-        extra.append(("--metrics_port", lambda: PrometheusSink(*address, folder.name, config.environment.env)))
-    if options.tensorboard:
-        from reports.trackers import TensorBoardSink
+    if options.metrics_port or options.tensorboard or options.wandb:
+        from reports import trackers
 
-        extra.append(("--tensorboard", lambda: TensorBoardSink(folder, config.flags())))
-    if options.wandb:
-        from reports.trackers import WandbSink
-
-        extra.append(("--wandb", lambda: WandbSink(folder, options.wandb_project, config.flags())))
+        if options.metrics_port:
+            extra.append(("--metrics_port", lambda: trackers.PrometheusSink(folder, config)))
+        if options.tensorboard:
+            extra.append(("--tensorboard", lambda: trackers.TensorBoardSink(folder, config)))
+        if options.wandb:
+            extra.append(("--wandb", lambda: trackers.WandbSink(folder, config)))
     optional = [OptionalSink(name, make, announce) for name, make in extra]
     return SinkList(RetryingSink(files, "metrics and episodes", announce), *optional)
 
 
-class SinkList:
-    """Passes everything to each of its sinks in turn. Without sinks it does nothing."""
+class SinkList(Sink):
+    """Passes everything to each of its sinks in turn."""
 
     def __init__(self, *sinks: Sink) -> None:
         self._sinks = sinks
@@ -95,13 +87,13 @@ class SinkList:
                 stack.callback(sink.close)
 
 
-class OptionalSink:
+class OptionalSink(Sink):
     """Wraps a sink that a run does not need: at its first failure, which is announced, it is closed."""
 
     def __init__(self, name: str, make: Callable[[], Sink], announce: Announce) -> None:
         self._name = name
         self._announce = announce
-        self._sink: Sink = SinkList()
+        self._sink = Sink()
         with self._guarded():
             self._sink = make()
 
@@ -109,12 +101,8 @@ class OptionalSink:
         with self._guarded():
             self._sink.write(report)
 
-    def episode(self, row: Episode) -> None:
-        with self._guarded():
-            self._sink.episode(row)
-
     def close(self) -> None:
-        sink, self._sink = self._sink, SinkList()
+        sink, self._sink = self._sink, Sink()
         with self._guarded():
             sink.close()
 
@@ -125,7 +113,7 @@ class OptionalSink:
         except Exception as error:  # third-party packages raise all kinds of errors, and none may end a run
             with suppress(Exception):  # its processes and threads must not outlive it; what it says now is no news
                 self._sink.close()
-            self._sink = SinkList()
+            self._sink = Sink()
             reason = str(error).strip().splitlines()
             self._announce(
                 f"{self._name} gets no more reports ({type(error).__name__}{': ' + reason[0] if reason else ''}); "
@@ -133,7 +121,7 @@ class OptionalSink:
             )
 
 
-class RetryingSink:
+class RetryingSink(Sink):
     """Wraps a sink that writes files, so that a full disk does not end the run.
 
     The wrapped sink keeps what it could not write (some megabytes a day at most) and tries again at the next report.
@@ -172,7 +160,7 @@ class RetryingSink:
                 self._announce(f"{self._what} cannot be written ({error.strerror}); {consequence}")
 
 
-class CurvesSink:
+class CurvesSink(Sink):
     """Has curves.png redrawn by a process of its own: the learner never imports matplotlib.
 
     It is `python -m reports.run_curves`, which looks for new reports until its standard input is closed.
@@ -197,9 +185,6 @@ class CurvesSink:
         if self._process.poll() is not None:
             errors = self._process.communicate()[1].decode(errors="replace").strip().splitlines()
             raise RuntimeError(errors[-1] if errors else f"exit code {self._process.returncode}")
-
-    def episode(self, row: Episode) -> None:
-        pass
 
     def close(self) -> None:
         """Wait for the last drawing, at most LAST_DRAWING_SECONDS, so that CTRL+C ends a run soon."""

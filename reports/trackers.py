@@ -1,24 +1,25 @@
-"""Reports to TensorBoard and to Weights & Biases, whose packages are optional: imported only with their flags."""
+"""Reports to TensorBoard, Weights & Biases and Prometheus. Imported only with their flags: packages are optional."""
 
 import math
 import os
-import threading
-import time
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import cv2
 from PIL import Image
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from run_files.metrics import Episode, Report, flat_numbers
+from option_flags import Config
+from run_files.metrics import Report, Sink, flat_numbers
 from run_files.run_folder import VIDEOS
 
-FOLDER = "tensorboard"
-LAST_VIDEO_SECONDS = 10.0  # longest wait for unfinished videos at the end of a run
+# --- TensorBoard and Weights & Biases ---------------------------------------------------------------------------------
 
+TENSORBOARD_FOLDER = "tensorboard"
 # TensorBoard groups tags by the word before the slash. A name without one gets the first group whose pattern matches.
 GROUPS = {
     "games": ("return_*", "episodes"),
@@ -27,7 +28,6 @@ GROUPS = {
     "progress": ("agent_steps", "frames", "updates", "time", "seconds", "*_per_second", "learner_wait_fraction"),
     "machine": ("*",),
 }
-
 # Of the animations of videos.
 GIF_RATE = 10  # pictures a second, or fewer
 GIF_SECONDS = 20.0  # longest part of the video, from its beginning
@@ -36,116 +36,100 @@ COLOURS = 64
 PALETTE_SAMPLES = 16  # pictures that the palette is chosen from
 
 
-class TensorBoardSink:
+class _WithVideos(Sink):
+    """A sink that gets the numbers of each report, and each video of the run once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._sent: set[Path] = set()
+        self._numbers: dict[str, float] = {}  # of the newest report
+
+    @property
+    def _steps(self) -> int:
+        return int(self._numbers.get("agent_steps", 0))
+
+    def write(self, report: Report) -> None:
+        self._numbers = flat_numbers(report)
+
+    def _new_videos(self) -> list[Path]:
+        """Videos are written atomically."""
+        new = sorted(set((self._folder / VIDEOS).glob("*.mp4")) - self._sent)
+        self._sent.update(new)
+        return new
+
+
+class TensorBoardSink(_WithVideos):
     """Writes all numbers of the reports as scalars, and each new video of the run as an animated picture.
 
     At the end, the options and the mean return go to TensorBoard's page of hyperparameters.
     """
 
-    def __init__(self, folder: Path, options: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, config: Config) -> None:
+        super().__init__(folder)
         from torch.utils.tensorboard import SummaryWriter
 
-        self._videos = NewVideos(folder)
-        self._conversion: threading.Thread | None = None
-        self._steps = 0  # of the newest report
-        self._mean: float | None = None  # likewise
-        self._options = {name: value for name, value in options.items() if isinstance(value, bool | int | float | str)}
-        self._writer = SummaryWriter(str(folder / FOLDER))
-        rows = "".join(f"| {name} | {value} |\n" for name, value in options.items())
+        self._options = config.flags()
+        self._writer = SummaryWriter(str(folder / TENSORBOARD_FOLDER))
+        rows = "".join(f"| {name} | {value} |\n" for name, value in self._options.items())
         self._writer.add_text("options", f"| option | value |\n|---|---|\n{rows}")
 
     def write(self, report: Report) -> None:
-        numbers = flat_numbers(report)
-        self._steps, now = int(numbers["agent_steps"]), numbers.get("time")
-        self._mean = numbers.get("return_mean")
-        for name, value in numbers.items():
-            self._writer.add_scalar(tag_of(name), value, self._steps, now)
-        self._writer.flush()
+        super().write(report)
+        for name, value in self._numbers.items():
+            self._writer.add_scalar(tag_of(name), value, self._steps, self._numbers.get("time"))
         self._show_videos()
-
-    def episode(self, row: Episode) -> None:
-        pass
+        self._writer.flush()
 
     def close(self) -> None:
-        deadline = time.monotonic() + LAST_VIDEO_SECONDS
-        self._join(deadline)
-        self._show_videos()  # videos since the last report
-        self._join(deadline)
-        if self._mean is not None:  # beside the curves, not in a run of its own
-            self._writer.add_hparams(self._options, {"hparam/return_mean": self._mean}, None, ".", self._steps)
+        self._show_videos()  # those since the last report
+        if "return_mean" in self._numbers:  # beside the curves, not in a run of its own
+            options = {name: value for name, value in self._options.items() if value is not None}
+            result = {"hparam/return_mean": self._numbers["return_mean"]}
+            self._writer.add_hparams(options, result, None, ".", self._steps)
         self._writer.close()
 
-    def _join(self, deadline: float) -> None:
-        if self._conversion is not None:
-            self._conversion.join(max(0.0, deadline - time.monotonic()))
-
     def _show_videos(self) -> None:
-        """Convert new videos in a thread, because this takes longer than an update. At most one thread runs."""
-        if self._conversion is not None and self._conversion.is_alive():
-            return
-        self._conversion = threading.Thread(target=self._add, args=(self._videos.take(), self._steps), daemon=True)
-        self._conversion.start()
-
-    def _add(self, paths: list[Path], steps: int) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        for path in paths:
+        for path in self._new_videos():
             image = Summary.Image(encoded_image_string=gif_of(path))
             summary = Summary(value=[Summary.Value(tag=f"videos/{path.stem}", image=image)])
-            self._writer._get_file_writer().add_summary(summary, steps)  # type: ignore[no-untyped-call]
+            self._writer.file_writer.add_summary(summary, self._steps)  # type: ignore[attr-defined]
 
 
-class WandbSink:
+class WandbSink(_WithVideos):
     """Logs numbers and videos of a run, by default under the name of its folder.
 
     W&B reads its own environment variables, such as WANDB_ENTITY, WANDB_RUN_GROUP and WANDB_MODE.
     """
 
-    def __init__(self, folder: Path, project: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, config: Config) -> None:
+        super().__init__(folder)
         import wandb
 
         self._video = wandb.Video
-        self._videos = NewVideos(folder)
-        self._steps = 0  # of the newest report
-        # "allow": with WANDB_RUN_ID set, a resumed run continues the existing curves.
-        name = os.environ.get("WANDB_NAME", folder.name)
+        tags = config.run.tags
         self._run = wandb.init(
-            project=project,
-            name=name,
+            project=config.report.wandb_project,
+            name=os.environ.get("WANDB_NAME", folder.name),
             dir=str(folder),
-            config=dict(options),
-            tags=str(options["tags"]).split(",") if options["tags"] else None,
-            resume="allow",
+            config=config.flags(),
+            tags=tags.split(",") if tags else None,
+            resume="allow",  # with WANDB_RUN_ID set, a resumed run continues the existing curves
         )
 
     def write(self, report: Report) -> None:
-        numbers = flat_numbers(report)
-        self._steps = int(numbers["agent_steps"])
-        self._run.log({**numbers, **self._new_videos()}, step=self._steps)
-
-    def episode(self, row: Episode) -> None:
-        pass
+        super().write(report)
+        self._log(self._numbers)
 
     def close(self) -> None:
-        if videos := self._new_videos():  # since the last report
-            self._run.log(videos, step=self._steps)
+        self._log({})  # videos since the last report
         self._run.finish()
 
-    def _new_videos(self) -> dict[str, Any]:
-        return {f"videos/{path.stem}": self._video(str(path)) for path in self._videos.take()}
-
-
-class NewVideos:
-    """The videos of a run, each once. They are written atomically."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / VIDEOS
-        self._taken: set[Path] = set()
-
-    def take(self) -> list[Path]:
-        new = [path for path in sorted(self._folder.glob("*.mp4")) if path not in self._taken]
-        self._taken.update(new)
-        return new
+    def _log(self, numbers: Mapping[str, float]) -> None:
+        videos = {f"videos/{path.stem}": self._video(str(path)) for path in self._new_videos()}
+        if numbers or videos:
+            self._run.log({**numbers, **videos}, step=self._steps)
 
 
 def tag_of(name: str) -> str:
@@ -184,3 +168,56 @@ def as_gif(pictures: Sequence[Image.Image], rate: float) -> bytes:
     buffer = BytesIO()
     few[0].save(buffer, "GIF", save_all=True, append_images=few[1:], duration=round(1000 / rate), loop=0)
     return buffer.getvalue()
+
+
+# --- Prometheus -------------------------------------------------------------------------------------------------------
+
+PREFIX = "rl_"
+NODES, NODE_NAME = "nodes", "node"  # in a report: a list of the nodes of a cluster, and the key of a node's name
+NODE_COUNTERS = {"agent_steps", "unrolls_accepted", "unrolls_refused", "restarts"}  # figures that only grow
+
+
+class PrometheusSink(Sink):
+    """Serves the newest report at http://<host>:<port>/metrics, from a thread of its own: one gauge for each number.
+
+    The figures of the nodes of a cluster have the label `node`. Those of a node that is no longer in the newest report
+    are no longer served.
+    """
+
+    def __init__(self, folder: Path, config: Config) -> None:
+        name, tags = config.run.run_name, config.run.tags
+        self._run = {"run": folder.name, "env": config.environment.env, "name": name or "", "tags": tags or ""}
+        self._report: Report = {}
+        registry = CollectorRegistry()
+        registry.register(self)
+        address = config.report.metrics_port, config.report.metrics_host
+        self._server, self._thread = start_http_server(*address, registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Called at each request: `time_shares/update` becomes the gauge `rl_time_shares_update`."""
+        report = self._report
+        yield InfoMetricFamily(PREFIX + "run", "The run, its environment, its name and its tags.", self._run)
+        for name, value in flat_numbers({name: value for name, value in report.items() if name != NODES}).items():
+            yield GaugeMetricFamily(_metric(name), f"{name} of the newest report.", value)
+        listed = report.get(NODES)
+        nodes = [node for node in listed if isinstance(node, Mapping)] if isinstance(listed, Sequence) else []
+        for name in dict.fromkeys(name for node in nodes for name in flat_numbers(node)):
+            # `unrolls_refused` of a node becomes the counter `rl_node_unrolls_refused_total`, `workers` a gauge.
+            family = CounterMetricFamily if name in NODE_COUNTERS else GaugeMetricFamily
+            metric = family(_metric(f"node_{name}"), f"{name} of a node.", labels=[NODE_NAME])
+            for node in nodes:
+                if name in flat_numbers(node):
+                    metric.add_metric([str(node[NODE_NAME])], flat_numbers(node)[name])
+            yield metric
+
+    def write(self, report: Report) -> None:
+        self._report = report
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _metric(name: str) -> str:
+    return PREFIX + re.sub("[^a-zA-Z0-9_]", "_", name)

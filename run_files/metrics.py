@@ -32,8 +32,21 @@ class Episode(NamedTuple):
     worker: int
 
 
-class JsonLinesSink:
-    """Appends each report to `path` as one line of strict JSON. Ignores episodes.
+class Sink:
+    """Receives the reports and episodes of a run. What a sink does not override, it ignores."""
+
+    def write(self, report: Report) -> None:
+        """Called with each report."""
+
+    def episode(self, row: Episode) -> None:
+        """Called with each finished game."""
+
+    def close(self) -> None:
+        """Called at the end."""
+
+
+class JsonLinesSink(Sink):
+    """Appends each report to `path` as one line of strict JSON.
 
     Each line is written immediately, so `tail -f` follows the run. A kill leaves at most one incomplete last line.
     """
@@ -45,14 +58,11 @@ class JsonLinesSink:
         self._lines.add(json.dumps(json_safe(report), allow_nan=False) + "\n")
         self._lines.flush()
 
-    def episode(self, row: Episode) -> None:
-        pass
-
     def close(self) -> None:
         self._lines.close()
 
 
-class EpisodesCsvSink:
+class EpisodesCsvSink(Sink):
     """Appends each finished game to `path` as a CSV row.
 
     Short games end hundreds of times per second, so rows are written together: once per second, at each report and at

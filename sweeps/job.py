@@ -18,11 +18,13 @@ from options.rules import UsageError
 from run_files.metrics import METRICS
 from run_files.run_folder import CHECKPOINTS, JOB_LOG, newest_first, run_folders
 
-# A run saves and ends when its sweep is killed: Linux then sends it SIGTERM (prctl's PR_SET_PDEATHSIG is 1).
+# A run saves and ends when its sweep is killed: Linux then sends it SIGTERM (prctl's PR_SET_PDEATHSIG is 1). A SIGUSR1
+# that comes before main.py can save would end it.
 FIRST_WORDS = """\
 import ctypes, os, signal, sys
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 if os.getppid() == int(sys.argv[1]):
     os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 """

@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from option_flags import OPTIONS, Config
 from options.command_line import FlagFile, flags_of_file
 from options.replay_options import parse_json
 from options.rules import Rule, UsageError, declared, matching, shown
-from reports.compare_runs import describe_replays, differing_keys
+from reports.compare_runs import configuration, what_differs
 from sweeps.state import SweepRun, SweepState
 from wrappers.make_environment import check_environment
 
@@ -61,9 +60,8 @@ class Sweep:
         self.name = name
         self.runs = list(runs)
         self.configs = configs or [run.config for run in runs]
-        self.earlier: list[
-            SweepRun
-        ] = []  # that only the folder holds, from an earlier command, such as one with other seeds
+        # Those that only the folder holds, from an earlier command, such as one with other seeds.
+        self.earlier: list[SweepRun] = []
 
     def open(self, state: SweepState) -> None:
         """Add the runs to the state, or check that those in it are the same."""
@@ -93,22 +91,9 @@ class Sweep:
         """The rows of the table in the order in which they are shown."""
         return rows
 
-    def differing_flags(self, run: SweepRun) -> str:
-        """The flags of the run that are not the same in all runs, without the seed, for the table."""
-        own = run.config.flags()
-        words = {name: f"{name}={own[name]}" for name in self._differing_names}
-        if "replay_parameters" in words:
-            all_runs = [*self.earlier, *self.runs]
-            keys = differing_keys([one.config.replay.replays for one in all_runs])
-            words["replay_parameters"] = describe_replays(run.config.replay.replays, keys)
-        return ", ".join(words.values())
-
-    @cached_property
-    def _differing_names(self) -> list[str]:
-        all_runs = [*self.earlier, *self.runs]
-        values = [one.config.flags() for one in all_runs]
-        set_somewhere = dict.fromkeys(name for one in all_runs for name in one.flags if name != "seed")
-        return [name for name in set_somewhere if any(flags[name] != values[0][name] for flags in values)]
+    def differences(self, runs: Sequence[SweepRun]) -> list[str]:
+        """What differs between the runs, without their seeds, for the table: a few words for each."""
+        return what_differs([configuration(run.config.flags()) for run in runs])
 
     def cpus_of_a_run(self) -> int:
         """The CPUs of the run that uses the most: one for each worker, and for each thread of each of its learners.

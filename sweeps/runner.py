@@ -125,6 +125,10 @@ class SweepRunner:
         self._state.set(run.name, RUNNING)
 
     def _forward_signals(self) -> None:
+        if self._stop.save_now:
+            self._stop.save_now = False
+            for _, job, _ in self._active.values():
+                job.signal(signal.SIGUSR1)
         wanted = self._stop.requested + self._stop.stop_now
         if wanted > self._stops_sent and time.monotonic() > self._stop_sent_at + SECONDS_BETWEEN_SIGNALS:
             self._stops_sent, self._stop_sent_at = self._stops_sent + 1, time.monotonic()

@@ -18,7 +18,7 @@ from machine.program import command_of
 from option_flags import Config
 from options.command_line import flag_words
 from options.rules import UsageError
-from reports.number_format import score
+from reports.number_format import number
 from run_files.run_folder import report_of_job
 from sweeps.plan import Sweep, checked_run, merged_flags
 from sweeps.state import DONE, PRUNED, SweepRun, SweepState
@@ -153,8 +153,8 @@ class Search(Sweep):
         """The best first; those without a mean return come last."""
         return sorted(rows, key=lambda row: -math.inf if row[OBJECTIVE] is None else row[OBJECTIVE], reverse=True)
 
-    def differing_flags(self, run: SweepRun) -> str:
-        return ", ".join(f"{name}={run.flags[name]}" for name in self.space)
+    def differences(self, runs: Sequence[SweepRun]) -> list[str]:
+        return [", ".join(f"{name} {run.flags[name]}" for name in self.space) for run in runs]
 
     def result_lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         """About the best trial that reached its end, and about trials that were refused. `rows`: the best first."""
@@ -166,8 +166,8 @@ class Search(Sweep):
         words = [*command_of("main.py"), "--op_mode=train", *flag_words(run.flags)]
         return [
             *lines,
-            f"best of the trials that reached their end: {run.name} with a mean return of {score(best[OBJECTIVE])}: "
-            f"{self.differing_flags(run)}",
+            f"best of the trials that reached their end: {run.name} with a mean return of {number(best[OBJECTIVE])}: "
+            f"{best['differs']}",
             f"train with its flags: {shlex.join(words)}",
         ]
 

@@ -4,13 +4,12 @@ import csv
 import io
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from machine.program import CHECKOUT
-from reports.number_format import NOTHING_YET, count, score
-from reports.tables import table_lines
+from reports.number_format import count, number, table_lines
 from run_files.run_folder import report_of_job, write_atomically
 from sweeps.plan import Sweep
 from sweeps.state import SweepRun, SweepState
@@ -24,17 +23,19 @@ HEADINGS = {  # by the columns of summary.csv
     "return_mean": "mean return",
     "return_max": "best",
     "steps_per_second": "steps/s",
-    "folder": "folder",
 }
-LEFT = {"name", "differs", "status", "folder"}  # columns that are aligned left
+FOLDER = "folder"  # the last column of summary.csv, in the folder of the sweep
+MOST_COLUMNS = 120  # of a terminal
 Row = dict[str, Any]  # with None for values that do not exist (yet)
 
 
 def write_table(sweep: Sweep, state: SweepState) -> tuple[Sequence[Row], str]:
     """Write a row for each run to `summary.csv`. Returns the rows, and a line to print about the file."""
-    rows = sweep.in_order([_row(sweep, state, run) for run in (*sweep.earlier, *sweep.runs)])
+    runs = [*sweep.earlier, *sweep.runs]
+    rows = [_row(state, run, words) for run, words in zip(runs, sweep.differences(runs), strict=True)]
+    rows = [*sweep.in_order(rows)]
     text, path = io.StringIO(), state.folder / "summary.csv"
-    table = csv.DictWriter(text, list(HEADINGS))
+    table = csv.DictWriter(text, [*HEADINGS, FOLDER])
     table.writeheader()
     table.writerows(rows)
     try:
@@ -44,37 +45,65 @@ def write_table(sweep: Sweep, state: SweepState) -> tuple[Sequence[Row], str]:
     return rows, f"the table is in {path}"
 
 
-def _row(sweep: Sweep, state: SweepState, run: SweepRun) -> Row:
-    row: Row = dict.fromkeys(HEADINGS)
-    row |= {"name": run.name, "differs": sweep.differing_flags(run), "seed": run.config.run.seed}
+def _row(state: SweepState, run: SweepRun, differs: str) -> Row:
+    row: Row = dict.fromkeys([*HEADINGS, FOLDER])
+    row |= {"name": run.name, "differs": differs, "seed": run.config.run.seed}
     row["status"] = state.runs[run.name]["status"]
     newest = report_of_job(state.folder / run.name)
     if newest is not None:
-        row["folder"], report = newest
+        folder, report = newest
+        row[FOLDER] = folder.relative_to(state.folder)
         row |= {name: report.get(name) for name in ("agent_steps", "return_mean", "return_max")}
         row["steps_per_second"] = round(row["agent_steps"] / max(float(str(report["seconds"])), 1e-9), 1)
     return row
 
 
-def summary_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The rows as aligned lines, without empty columns."""
-    used = [name for name in HEADINGS if any(row[name] not in ("", None) for row in rows)]
+def summary_table(rows: Sequence[Row]) -> list[str]:
+    """The rows as aligned lines, without empty columns. Where seeds are repeated, a second table has their means."""
+    runs_of: dict[str, list[Row]] = {}
+    for row in rows:
+        runs_of.setdefault(row["name"].removesuffix(f"_seed{row['seed']}"), []).append(row)
+    repeated = any(len(runs) > 1 for runs in runs_of.values())
+    left_out = {"differs"} if repeated else set()  # the second table has it
+    used = [name for name in HEADINGS if name not in left_out and any(row[name] not in ("", None) for row in rows)]
     cells = [[_cell(name, row[name]) for name in used] for row in rows]
-    right = {i for i, name in enumerate(used) if name not in LEFT}
-    return table_lines(cells, [HEADINGS[name] for name in used], right=right)
+    lines = _aligned([HEADINGS[name] for name in used], cells, {"run", "differs in", "status"})
+    if not repeated:
+        return lines
+    means = [[name, runs[0]["differs"], *_means(runs)] for name, runs in runs_of.items()]
+    headings = ("configuration", "differs in", "runs", "mean return", "lowest", "highest", "steps")
+    return [*lines, "", *_aligned(headings, means, {"configuration", "differs in"})]
+
+
+def _means(runs: Sequence[Row]) -> list[str]:
+    """How many runs have a mean return; their mean, the lowest and the highest; and the steps of the shortest run."""
+    returns = [run["return_mean"] for run in runs if run["return_mean"] is not None]
+    spread = (sum(returns) / len(returns), min(returns), max(returns)) if returns else (None,) * 3
+    return [str(len(returns)), *map(number, spread), count(min((run["agent_steps"] or 0) for run in runs))]
+
+
+def _aligned(headings: Sequence[str], rows: Sequence[list[str]], left: Collection[str]) -> list[str]:
+    """A table that fits a terminal: what is too long in its longest columns ends in `…`."""
+    right = {place for place, name in enumerate(headings) if name not in left}
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    while sum(widths) + 2 * len(widths) - 2 > MOST_COLUMNS:
+        widths[widths.index(max(widths))] -= 1
+    fitting = [
+        [cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell, width in zip(row, widths, strict=True)]
+        for row in rows
+    ]
+    return table_lines(fitting, headings, right=right)
 
 
 def _cell(name: str, value: Any) -> str:
-    if value is None:
-        return NOTHING_YET
     if name in ("return_mean", "return_max"):
-        return score(value)
-    return count(value) if name in ("agent_steps", "steps_per_second") else str(value)
+        return number(value)
+    return count(value) if name in ("agent_steps", "steps_per_second") or value is None else str(value)
 
 
 def draw_curves(rows: Sequence[Mapping[str, Any]], picture: Path) -> str:
-    """Draw the curves of all runs that have any; return a line to print about it."""
-    folders = [str(row["folder"]) for row in rows if row["return_mean"] is not None]
+    """Draw the curves of all runs that have any, beside their folders; return a line to print about it."""
+    folders = [str(picture.parent / row[FOLDER]) for row in rows if row["return_mean"] is not None]
     if not folders:
         return "there are no curves to draw yet"
     command = [sys.executable, "-m", "reports.plot", *folders, "--output", str(picture)]

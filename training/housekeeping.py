@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from learners.agreement import GroupAgreement, LearnerMessage
-from reports.sinks import Sink
-from run_files.metrics import Episode
+from run_files.metrics import Episode, Sink
 from training.checkpoint_saver import NOTHING, WITH_REPLAYS, CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation
 from training.reporter import Reporter

@@ -14,7 +14,7 @@ from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import score_figures
 from evaluation.show_games import FilmProcesses
 from processes.pool import ChildPool, WorkersFailedError
-from reports.number_format import score
+from reports.number_format import number
 from reports.sinks import RetryingSink
 from run_files.checkpoint import BEST_EVAL, checkpoint_name, kept
 from run_files.metrics import EVALUATIONS, JsonLinesSink
@@ -193,7 +193,7 @@ class PeriodicEvaluation:
             }
         )
         run.announce(
-            f"evaluation at {games.agent_steps:,} agent steps: mean return {score(mean)} "
+            f"evaluation at {games.agent_steps:,} agent steps: mean return {number(mean)} "
             f"of {len(results)} games{', the best so far' if is_best else ''}"
         )
         if run.config.test.render:

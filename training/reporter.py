@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from options.learning_options import LOSS_TERMS
 from reports.run_display import ReplayFill, Status
-from reports.sinks import Sink
-from run_files.metrics import Episode, JsonValue, Report
+from run_files.metrics import Episode, JsonValue, Report, Sink
 from training.machine_load import MachineLoad
 from training.run import Run
 

@@ -9,7 +9,7 @@ from typing import Any
 from machine.capacity import usable_cores
 from machine.program import command_of
 from reports.hints import name_bottleneck
-from reports.number_format import score
+from reports.number_format import number
 from reports.run_header import last_games
 from run_files.checkpoint import checkpoint_to_use
 from run_files.metrics import json_safe
@@ -87,7 +87,7 @@ def last_lines(run: Run, saver: CheckpointSaver, load: MachineLoad) -> list[str]
     """How far a run got and what limited its speed. The very last line is the command that resumes it."""
     progress = run.progress
     mean = progress.return_mean
-    games = "no game ended" if mean is None else f"mean return of the last games {score(mean)}"
+    games = "no game ended" if mean is None else f"mean return of the last games {number(mean)}"
     speed = progress.agent_steps / max(progress.seconds, 1e-9)
     ended = "stopped with CTRL+C or a signal" if run.status == "stopped" else run.status
     lines = [
@@ -108,13 +108,17 @@ def bottleneck(run: Run, load: MachineLoad) -> str:
     """A sentence about what limited the speed; or why nothing was learned, if this run made no update."""
     if run.progress.updates == run.resume.updates:
         return f"nothing was learned: the first update needs {run.config.steps_to_learn:,} agent steps"
+    options, pace = run.config, ""
+    if options.run.reproducible:
+        pace = "workers and learner take turns (--reproducible)"
+    elif options.environment.in_real_time:
+        pace = "the games are played by the clock"
     return name_bottleneck(
         run.progress.time_shares_of_run(),
         load.worker_shares(),
         *load.cores_in_use(usable_cores()),
         gpu=run.machine.device.type == "cuda",
-        lockstep=run.config.run.reproducible,
-        real_time=run.config.environment.in_real_time,
+        pace=pace,
     )
 
 

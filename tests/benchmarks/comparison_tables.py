@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from reports.number_format import table_lines
 from reports.scores import bootstrap, human_normalised, interquartile_mean
-from reports.tables import table_lines
 
 NOTHING = "-"
 Array = NDArray[np.float64]

@@ -19,18 +19,17 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from option_flags import EnvironmentOptions
 from reports.compare_runs import each_once, without_continued
+from reports.number_format import table_lines
 from reports.panels import COLOURS
-from reports.plot_style import (
+from reports.plot import (
     FAINT_INK,
     INK,
-    new_figure,
     short_count,
     style_axes,
     verbatim,
     write_picture,
 )
 from reports.scores import game_name
-from reports.tables import table_lines
 from run_files.run_history import History
 from run_files.run_reader import read_histories
 
@@ -190,7 +189,7 @@ def draw(games: Mapping[str, Outcomes], floors: Floors) -> Figure:
     arms = list(dict.fromkeys(arm for of in games.values() for arm in of))
     colours = dict(zip(arms, COLOURS, strict=False))
     height = 0.9 + 2.9 * len(games)
-    figure = new_figure(14, height)
+    figure = Figure(figsize=(14, height), dpi=100, facecolor="white")
     grid = figure.add_gridspec(
         len(games), 3, left=0.05, right=0.985, bottom=0.55 / height, top=1 - 0.75 / height, wspace=0.2, hspace=0.42
     )

@@ -3,9 +3,8 @@
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from reports.number_format import NOTHING_YET, count, percent, score
+from reports.number_format import NOTHING_YET, count, markdown_table, number, percent, table_lines
 from reports.scores import human_normalised, interquartile_mean_of_runs
-from reports.tables import markdown_table, table_lines
 from run_files.metrics import Report
 
 OWN = "ours"
@@ -49,7 +48,7 @@ def _game_cells(game: str, title: str, rows: Sequence[Report]) -> list[str]:
         cell("agent_steps", count),
         cell("steps_per_second", count),
         cell("games", count),
-        score(returned),
+        number(returned),
         percent(None if returned is None else human_normalised(game, returned)),
     ]
 

@@ -24,7 +24,6 @@ from options.command_line import split_words
 from options.rules import UsageError, declared
 from reports import plot
 from reports.panels import learning_panels, page_panels
-from reports.plot_style import as_bytes
 from reports.run_curves import draw_run
 from reports.scores import game_name
 from run_files.run_folder import write_atomically
@@ -115,7 +114,7 @@ def draw(name: str, run: Path, place: Path) -> bytes:
     elif name == "dashboard":
         picture, panels = dashboard_page(run)
     elif name == "delays":
-        picture = as_bytes(delay_figure())
+        picture = plot.as_bytes(delay_figure())
     else:
         histories, options = plotted(name, place)
         plot.compare(histories, options)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from option_flags import EnvironmentOptions
-from reports.tables import table_lines
+from reports.number_format import table_lines
 from wrappers.atari import make_atari
 from wrappers.emulator import ID_ENDING, atari_ids
 

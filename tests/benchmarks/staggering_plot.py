@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from reports.panels import COLOURS
-from reports.plot_style import FAINT_INK, INK, new_figure, short_count, style_axes, write_picture
+from reports.plot import FAINT_INK, INK, short_count, style_axes, write_picture
 from tests.workers.realtime.simulation import Timing, measure, simulate
 from workers.realtime.latency import LatencyModel
 from workers.realtime.schedule import RULES, needed_processes
@@ -65,7 +65,7 @@ def summary(name: str, model: LatencyModel, timings: dict[str, list[Timing]], fr
 
 def draw(models: dict[str, LatencyModel], timings: dict[str, dict[str, list[Timing]]], frame: float) -> Figure:
     """A column of panels for each network: actions that reach the game, deviation of the interval, age of actions."""
-    figure = new_figure(3.3 * len(models) + 0.6, 7.6)
+    figure = Figure(figsize=(3.3 * len(models) + 0.6, 7.6), dpi=100, facecolor="white")
     grid = figure.add_gridspec(3, len(models), left=0.06, right=0.985, top=0.94, bottom=0.115, wspace=0.16, hspace=0.22)
     rows: list[list[Axes]] = [[], [], []]
     for column, (name, model) in enumerate(models.items()):

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dashboard.charts import Frame
 from dashboard.comparison import (
     comparison_chart,
+    each_alone,
     figures_of,
     group_rows,
     runs_of_sweep,
@@ -25,6 +27,11 @@ ELITE = (
 )
 
 
+def charted(groups: Sequence[Group]) -> Any:
+    """The lines of a chart with these groups."""
+    return comparison_chart(groups, "return_mean", FRAME, [group.label for group in groups])["series"]
+
+
 def rows_of(root: Path) -> list[RunRow]:
     return sorted(Results(root).rows()[0], key=lambda row: row.name)
 
@@ -39,22 +46,38 @@ def groups_with_curves(folders: Sequence[Path]) -> list[Group]:
 def test_seeds_are_drawn_as_their_mean_and_range(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / f"s{seed}", seed=seed, final_return=10.0 * seed) for seed in (1, 2, 3)]
     folders.append(write_run(tmp_path / "other", lr=1e-4, final_return=5.0))
-    low, gap, mean, single = comparison_chart(groups_with_curves(folders), "return_mean", FRAME)["series"]
+    low, gap, mean, single = charted(groups_with_curves(folders))
     assert low["data"][-1] == [20_000, 10] and gap["data"][-1] == [20_000, 20] and mean["data"][-1] == [20_000, 20]
     assert low["stack"] == gap["stack"] and "areaStyle" in gap and "areaStyle" not in low
     assert single["data"][-1] == [20_000, 5]
     assert (mean["name"], single["name"]) == ("lr 0.001, 3 seeds", "lr 0.0001")
-    each = comparison_chart(groups_with_curves(folders), "return_mean", FRAME, alone=True)["series"]
+    folders.append(write_run(tmp_path / "again", lr=1e-4, final_return=6.0))
+    each = charted(each_alone(groups_with_curves(folders)))
     assert {line["name"]: line["data"][-1][1] for line in each} == {
-        "s1, lr 0.001": 10, "s2, lr 0.001": 20, "s3, lr 0.001": 30, "other, lr 0.0001": 5,
+        "lr 0.001, seed 1": 10, "lr 0.001, seed 2": 20, "lr 0.001, seed 3": 30,
+        "lr 0.0001, seed 1, other": 5, "lr 0.0001, seed 1, again": 6,
     }  # fmt: skip
+
+
+def test_a_configuration_has_the_same_colour_in_all_games(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / f"{env}{lr}", env=env, lr=lr) for env, lr in
+               (("CartPole-v1", 1e-4), ("CartPole-v1", 1e-3), ("Acrobot-v1", 1e-3), ("Acrobot-v1", 1e-2))]  # fmt: skip
+    groups = groups_with_curves(folders)
+    places = [*dict.fromkeys(group.label for group in groups)]
+    colours = {}
+    for env in ("CartPole-v1", "Acrobot-v1"):
+        chart = comparison_chart([group for group in groups if group.env == env], "return_mean", FRAME, places)
+        colours[env] = {line["name"]: line["lineStyle"]["color"] for line in chart["series"]}
+    assert colours == {
+        "CartPole-v1": {"lr 0.0001": COLOURS[0], "lr 0.001": COLOURS[1]},
+        "Acrobot-v1": {"lr 0.001": COLOURS[1], "lr 0.01": COLOURS[2]},
+    }
 
 
 def test_more_configurations_than_colours_have_dashes(tmp_path: Path) -> None:
     many = 2 * len(COLOURS) + 1
     folders = [write_run(tmp_path / str(place), lr=1e-4 * (place + 1)) for place in range(many)]
-    chart = comparison_chart(groups_with_curves(folders), "return_mean", FRAME)
-    styles = [line["lineStyle"] for line in chart["series"]]
+    styles = [line["lineStyle"] for line in charted(groups_with_curves(folders))]
     assert len({(style["color"], str(style["type"])) for style in styles}) == many
     assert [style["type"] for style in styles[: len(COLOURS)]] == ["solid"] * len(COLOURS)
 
@@ -149,6 +172,10 @@ def test_a_search_has_an_axis_for_each_option_that_differs(tmp_path: Path) -> No
     chart = search_chart(rows_of(tmp_path))
     assert chart is not None
     axes = {axis["name"]: axis for axis in chart["parallelAxis"]}
+    assert chart["visualMap"]["text"][0] == "mean return" and (
+        chart["visualMap"]["min"],
+        chart["visualMap"]["max"],
+    ) == (0, 2)
     assert set(axes) == {"lr", "elite capacity", "elite dist function", "mean return"}
     assert axes["lr"]["type"] == "log" and axes["elite dist function"]["data"] == ["cos_dist", "ln_norm"]
     lines = {line["name"]: dict(zip(axes, line["value"], strict=True)) for line in chart["series"][0]["data"]}

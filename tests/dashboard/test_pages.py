@@ -66,7 +66,7 @@ def shown_runs(visitor: Visitor) -> dict[str, str]:
     """The names and states in the table."""
     rows = visitor.page.locator("tbody tr").all()
     cells = [[cell.inner_text().strip() for cell in row.locator("td").all()] for row in rows]
-    return {row[1]: row[2] for row in cells if len(row) > 2}
+    return {row[1].partition("\n")[0]: row[2] for row in cells if len(row) > 2}
 
 
 def test_the_list_shows_filters_searches_and_sorts_runs(visitor: Visitor) -> None:
@@ -78,6 +78,7 @@ def test_the_list_shows_filters_searches_and_sorts_runs(visitor: Visitor) -> Non
         "broken": "unreadable", "odd%FF%0A1": "finished",
     }  # fmt: skip
     assert "2 h ago" in page.locator("tr", has_text="Seaquest_1").inner_text()
+    assert "lr 0.0002" in page.locator("tr", has_text="Pong_1").inner_text()
     assert "0.970" in page.locator("tr", has_text="odd").inner_text()
     page.get_by_label("search").fill("pong_")
     visitor.wait_until(lambda: set(shown_runs(visitor)) == {"Pong_1", "Pong_2"})
@@ -180,7 +181,10 @@ def test_every_tab_of_a_run_shows_its_files(visitor: Visitor, results: Path) -> 
     page.get_by_role("tab", name="Agent").click()
     page.get_by_role("button", name="Play").click()
     page.get_by_text("checkpoint_0000000007.pt is cut off, damaged").wait_for()
+    page.get_by_label("notes").fill("the first one")
     page.get_by_role("tab", name="Files").click()
+    visitor.wait_until((folder / "notes.txt").exists)
+    assert (folder / "notes.txt").read_text() == "the first one"
     for name in ("metrics.jsonl", "checkpoint_0000000007.pt", "game.mp4"):
         with page.expect_download() as download:
             page.get_by_role("link", name=name).click()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.results import AT_WORK, FAILED, FINISHED, STOPPED, UNREADABLE, PageError, Results, RunRow
+from dashboard.results import AT_WORK, FAILED, FINISHED, STOPPED, UNREADABLE, PageError, Results, RunRow, words_about
 from tests.dashboard.some_runs import NOW, append_report, write_run, write_sweep
 
 
@@ -21,6 +21,45 @@ def look_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let so much time pass that the folder is looked at again."""
     later = time.monotonic() + 100
     monkeypatch.setattr(time, "monotonic", lambda: later)
+
+
+# --- What is told of each run ---
+
+
+def test_a_run_has_what_tells_it_from_the_others_its_start_its_duration_and_its_mean_speed(tmp_path: Path) -> None:
+    write_run(tmp_path / "CartPole-v1_1795372038", lr=2e-4, tags="paper")
+    write_run(tmp_path / "other", seed=2, status="running")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    rows = rows_of(tmp_path)
+    words = {folder.name: about for folder, about in words_about([*rows.values()]).items()}
+    assert words == {"CartPole-v1_1795372038": "seed 1 · lr 0.0002 · paper", "other": "seed 2 · lr 0.001"}
+    begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(1795372038))
+    assert rows["CartPole-v1_1795372038"].times == f"{begun} · 0m20s · 1,000 steps/s"
+    assert rows["other"].times.endswith(" · 0m20s · 1,000 steps/s")
+
+
+def test_notes_are_kept_in_the_folder_of_the_run_and_no_link_is_followed(tmp_path: Path) -> None:
+    root = tmp_path / "results"
+    folder, other = write_run(root / "run"), write_run(root / "other", seed=2)
+    write_run(tmp_path / "outside")
+    results = Results(root)
+    results.write_notes(folder, "the disk was slow\nand full")
+    assert (folder / "notes.txt").read_text() == "the disk was slow\nand full"
+    (tmp_path / "secret").write_text("secret")
+    (other / "notes.txt").symlink_to(tmp_path / "secret")
+    rows = rows_of(root)
+    assert (rows["run"].notes, rows["other"].notes) == ("the disk was slow\nand full", "")
+    assert words_about([*rows.values()])[folder] == "seed 1 · the disk was slow"
+    results.write_notes(other, "mine")
+    assert (tmp_path / "secret").read_text() == "secret" and (other / "notes.txt").read_text() == "mine"
+    with pytest.raises(PageError):
+        results.write_notes(tmp_path / "outside", "x")
+    folder.chmod(0o500)
+    if os.geteuid():  # root may write everywhere
+        with pytest.raises(PageError, match=r"notes\.txt cannot be written"):
+            results.write_notes(folder, "x")
+    folder.chmod(0o700)
 
 
 # --- What is found ---

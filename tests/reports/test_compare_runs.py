@@ -154,6 +154,13 @@ def test_the_network_that_auto_has_come_to_is_compared_and_named(tmp_path: Path)
     assert [(group.name, len(group.runs)) for group in groups] == [("network nature", 2), ("network conv3", 1)]
 
 
+def test_names_and_tags_that_all_runs_of_a_group_have_are_named_where_they_tell_them_apart(tmp_path: Path) -> None:
+    slow = [write_run(tmp_path / f"slow{seed}", lr=1e-4, seed=seed, run_name="slow", tags="paper") for seed in (1, 2)]
+    others = [write_run(tmp_path / f"other{seed}", seed=seed, tags="paper", run_name=f"name{seed}") for seed in (1, 2)]
+    assert labels(*slow, *others) == ["slow (paper), lr 0.0001, 2 seeds", "(paper), lr 0.001, 2 seeds"]
+    assert labels(*others, write_run(tmp_path / "same", lr=1e-4, tags="paper"))[1] == "lr 0.0001"
+
+
 def test_the_band_of_seeds_covers_the_range_that_all_of_them_have() -> None:
     long = Curve(np.array([0.0, 10.0, 20.0]), np.array([0.0, 10.0, 20.0]))
     short = Curve(np.array([5.0, 15.0]), np.array([7.0, 17.0]))
@@ -199,22 +206,6 @@ def planned(folder: Path, updates: int | None, **options: Any) -> Path:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "planned_updates": updates}))
     return folder
-
-
-def test_a_run_and_an_archived_one_of_the_same_configuration_are_a_group(tmp_path: Path) -> None:
-    long = {"environment_max_steps": 2_000_000}
-    kept = archived(planned(tmp_path / "kept", 12_500, **long))
-    same = read_history(planned(tmp_path / "same", 12_500, seed=2, **long))
-    told = read_history(planned(tmp_path / "told", 12_500, seed=3, lr_scheduler_steps=12_500, **long))
-    shorter = read_history(planned(tmp_path / "shorter", 6250, environment_max_steps=1_000_000))
-    unknown = read_history(planned(tmp_path / "unknown", None, **long))
-    assert "environment_max_steps" not in kept.options
-    groups = group_runs([kept, same, told, shorter, unknown])
-    assert [group.label for group in groups] == [
-        "lr_scheduler_steps 12500, 3 seeds",
-        "lr_scheduler_steps 6250",
-        "lr_scheduler_steps None",
-    ]
 
 
 def test_runs_of_other_lengths_are_told_apart_by_their_steps_where_all_are_known(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from reports.cards import Trend, sparkline
-from reports.run_display import ReplayFill, Status
+from reports.console import Trend
+from reports.run_display import ReplayFill, Status, sparkline
 from reports.scoreboard import TestStatus, result_lines
 from tests.reports.rendering import as_lines
 from tests.reports.statuses import STARTING, STATUS, WARMING_UP, changed
 
 TREND = [-20.0, -20.0, -10.0, 14.5]
-VALUES = """41.3% 4.13M 16.5M 31,250 1,234 2,700 10,800 25m31s 36m14s 14.5 18.0 21.0 -0.0123 0.0345 1.2345 0.4100 3.2
+VALUES = """41.3% 4.13M 16.5M 31,250 1,234 2,700 10,800 25m31s 36m14s 14.5 18.0 21.0 -0.0123 0.0345 1.23 0.410 3.20
     4.12e-4 12% 98% 2/2 61% 187% 816 queue attentive 812"""
 TIMING = {
     **{"idle_share": 0.0049, "action_age_mean": 4.02, "action_age_95": 5.0, "action_age_max": 12.0},
@@ -60,8 +60,8 @@ def test_figures_are_in_groups_with_their_units() -> None:
     for title in ("progress", "speed and time", "returns", "losses", "learner", "workers", "replays"):
         assert f"{title} ──" in text
     facts = """steps 4.13M of 10.0M | updates 31,250 of 76.9k | frames/s 10,800 | left 36m14s | mean 14.5 last 100 |
-        lag 3.2 updates | lr 4.12e-4 | waiting 12% of time | in games 61% of time | memory 816 MB |
-        gradient 0.4100 norm"""
+        lag 3.20 updates | lr 4.12e-4 | waiting 12% of time | in games 61% of time | memory 816 MB |
+        gradient 0.410 norm"""
     assert [fact for fact in re.split(r"\s*\|\s*", facts) if fact not in text] == []
     assert re.search(r"attentive [━╸╺]+ 812 of 1,000 4 in each batch", text)
     assert "GPU" not in text and "GPU 45%" in text_of(changed(STATUS, gpu_utilization=45.0))
@@ -103,13 +103,13 @@ def test_filled_is_that_of_the_least_filled_replay() -> None:
 
 def test_games_that_do_not_wait_show_their_timing() -> None:
     delayed = text_of(changed(STATUS, **TIMING))
-    for fact in ("actions ──", "every 4.0 frames", "age 4.0 frames", "age 95% 5 frames", "oldest 12 frames"):
+    for fact in ("actions ──", "every 4.00 frames", "age 4.02 frames", "age 95% 5 frames", "oldest 12 frames"):
         assert fact in delayed
     assert "idle 0.5% of time" in delayed and "clock ──" not in delayed and "actions" not in text_of(STATUS)
     timed = changed(STATUS, **TIMING, **CLOCK)
-    for fact in ("late 12.0% frames", "inference 20.0 ms", "slowest 81.3 ms", "processes 1 needed"):
+    for fact in ("late 12.0% frames", "inference 20.0 ms", "slowest 81.3 ms", "processes 1.00 needed"):
         assert fact in text_of(timed)
-    assert timed.line().endswith("age 4.0    idle 0.5%   late 12.0%")
+    assert timed.line().endswith("age 4.02   idle 0.5%   late 12.0%")
     assert "every — frames" in text_of(changed(STATUS, **dict.fromkeys({**TIMING, **CLOCK})))
 
 
@@ -137,7 +137,7 @@ def test_the_line_is_pairs_of_key_and_value_in_fixed_columns() -> None:
     pairs = dict(pair.split(" ", 1) for pair in re.split(r" {2,}", STATUS.line()))
     assert pairs == {
         **{"done": "41.3%", "steps": "4.13M", "frames": "16.5M", "speed": "2,700/s", "time": "25m31s"},
-        **{"left": "36m14s", "games": "1,234", "return": "14.5", "best": "21.0", "entropy": "1.2345"},
+        **{"left": "36m14s", "games": "1,234", "return": "14.5", "best": "21.0", "entropy": "1.23"},
         **{"wait": "12%", "workers": "2/2"},
     }
     assert "filled 43%" in WARMING_UP.line()
@@ -156,7 +156,7 @@ def test_a_sparkline_spans_from_the_lowest_to_the_highest_value() -> None:
 
 
 def test_a_trend_keeps_the_whole_history_in_few_samples() -> None:
-    trend = Trend(max_samples=8)
+    trend = Trend(most=8)
     for value in range(100):
         for each in (float(value), math.nan, None):
             trend.add(each)

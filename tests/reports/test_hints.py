@@ -18,6 +18,7 @@ LEARNER = "the learner is the bottleneck: it spends {} of its time on {}, and th
 WORKERS = "the workers are the bottleneck: they spend {} of their time on {}, and the learner waits 50% of its own"
 BALANCE = "learner and workers are in balance: the learner waits 2% of its time for unrolls, and the workers wait 1%"
 EACH_OTHER = "the learner waits 50% of its time for unrolls, and the workers wait 31% of theirs"
+TURNS, CLOCK = "workers and learner take turns (--reproducible)", "the games are played by the clock"
 ALL, HALF, DISTURBED = (0.98, 0.02), (0.5, 0.02), (0.38, 0.6)  # the cores in use: ours, others'
 
 
@@ -56,25 +57,25 @@ def test_the_sentence(
     sentence: str,
     advice: str,
 ) -> None:
-    assert name_bottleneck(learner, workers, *cores, gpu=gpu, lockstep=False) == f"{sentence}; {advice}"
+    assert name_bottleneck(learner, workers, *cores, gpu=gpu) == f"{sentence}; {advice}"
 
 
 def test_the_pace_of_a_reproducible_run_and_of_games_in_real_time_is_no_bottleneck() -> None:
-    said = name_bottleneck(LEARNER_WAITS, WORKERS_WAIT, *HALF, gpu=False, lockstep=True)
-    assert said == f"workers and learner take turns (--reproducible): {EACH_OTHER}"
-    said = name_bottleneck(LEARNER_WAITS, WORKERS_WAIT, *HALF, gpu=False, lockstep=False, real_time=True)
-    assert said == f"the games are played by the clock: {EACH_OTHER}"
-    said = name_bottleneck(LEARNER_BUSY, WORKERS_WAIT, *HALF, gpu=False, lockstep=False, real_time=True)
+    said = name_bottleneck(LEARNER_WAITS, WORKERS_WAIT, *HALF, gpu=False, pace=TURNS)
+    assert said == f"{TURNS}: {EACH_OTHER}"
+    said = name_bottleneck(LEARNER_WAITS, WORKERS_WAIT, *HALF, gpu=False, pace=CLOCK)
+    assert said == f"{CLOCK}: {EACH_OTHER}"
+    said = name_bottleneck(LEARNER_BUSY, WORKERS_WAIT, *HALF, gpu=False, pace=CLOCK)
     assert said.startswith("the learner is the bottleneck")
 
 
 def test_there_is_no_sentence_before_the_first_unroll() -> None:
-    assert name_bottleneck(LEARNER_WAITS, dict.fromkeys(WORKERS_BUSY), 0.5, 0.0, gpu=False, lockstep=False) == ""
+    assert name_bottleneck(LEARNER_WAITS, dict.fromkeys(WORKERS_BUSY), 0.5, 0.0, gpu=False) == ""
 
 
 def test_every_case_is_one_line() -> None:
     for top, worker_top, busy in itertools.product(LEARNER_BUSY, WORKERS_BUSY, (0.1, 1.0)):
         learner = {name: 0.9 if name == top else 0.01 for name in LEARNER_BUSY}
         workers: dict[str, float | None] = {name: 0.9 if name == worker_top else 0.01 for name in WORKERS_BUSY}
-        sentence = name_bottleneck(learner, workers, busy, 0.0, gpu=False, lockstep=False)
+        sentence = name_bottleneck(learner, workers, busy, 0.0, gpu=False)
         assert sentence and "\n" not in sentence

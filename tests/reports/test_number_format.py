@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.number_format import VALUE_WIDTH, count, decimal, duration, percent, scientific, score
+from reports.number_format import VALUE_WIDTH, count, duration, markdown_table, number, percent, table_lines
 
 
 @pytest.mark.parametrize(
@@ -52,34 +52,48 @@ def test_duration(seconds: float | None, text: str) -> None:
     ("value", "text"),
     [
         (None, "—"),
+        (math.nan, "nan"),
+        (math.inf, "inf"),
         (0.0, "0.0"),
         (0.97, "0.970"),
+        (0.9996, "1.00"),
         (1.0, "1.00"),
         (-0.0123, "-0.0123"),
-        (2e-5, "2e-5"),
+        (0.00412, "0.00412"),
+        (4.12e-4, "4.12e-4"),
+        (-4.12e-4, "-4.1e-4"),
+        (2e-5, "2.00e-5"),
+        (9.996, "10.0"),
         (-20.25, "-20.2"),
         (999.94, "999.9"),
         (999.96, "1,000"),
         (864_000, "864k"),
     ],
 )
-def test_score(value: float | None, text: str) -> None:
-    assert score(value) == text
+def test_number(value: float | None, text: str) -> None:
+    assert number(value) == text
 
 
 def test_a_number_that_is_rounded_to_zero_has_no_minus() -> None:
-    assert [count(-0.4), score(-0.0), decimal(-1e-9), percent(-0.004)] == ["0", "0.0", "0.0000", "0%"]
-    assert [count(-0.6), score(-0.06), decimal(-1e-4), percent(-0.006)] == ["-1", "-0.0600", "-0.0001", "-1%"]
-    assert scientific(-0.0) == "0.00e0"
+    assert [count(-0.4), number(-0.0), percent(-0.004)] == ["0", "0.0", "0%"]
+    assert [count(-0.6), number(-0.06), percent(-0.006)] == ["-1", "-0.0600", "-1%"]
 
 
 @given(st.floats(-1e99, 1e99))
 def test_every_number_fits_its_column(value: float) -> None:
-    assert max(len(count(value)), len(score(value)), len(decimal(value))) <= VALUE_WIDTH
+    assert max(len(count(value)), len(number(value))) <= VALUE_WIDTH
 
 
-@given(st.floats(1e-9, 1.0))
-def test_learning_rates_fit_and_keep_three_figures(value: float) -> None:
-    text = scientific(value)
-    assert len(text) <= VALUE_WIDTH
-    assert float(text) == float(f"{value:.3g}")
+@given(st.floats(1e-9, 999))
+def test_a_small_number_keeps_three_figures(value: float) -> None:
+    assert float(number(value)) == pytest.approx(value, rel=0.0051)
+
+
+def test_tables_are_aligned_by_the_width_of_characters_on_a_terminal() -> None:
+    rows = [["ポン", "1.5"], ["a", "-20.0"]]
+    assert table_lines(rows, ["game", "return"], right={1}) == [
+        "game  return", "────  ──────", "ポン     1.5", "a      -20.0",
+    ]  # fmt: skip
+    assert table_lines(rows) == ["ポン  1.5", "a     -20.0"]
+    assert table_lines([], ["game"]) == []
+    assert markdown_table([["a", "1"]], ["b", "c"], right={1}) == ["| b | c |", "| --- | ---: |", "| a | 1 |"]

@@ -8,10 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from options.rules import UsageError
-from reports import plot, plot_style, run_curves
+from reports import plot, run_curves
 from reports.panels import COLOURS, dashes, learning_panels, machine_panels, page_panels
-from reports.plot import PlotOptions
-from reports.plot_style import as_bytes, short_count, smoothed
+from reports.plot import PlotOptions, as_bytes, short_count, smoothed
 from reports.run_curves import draw_run
 from run_files.run_reader import read_history
 from tests.benchmarks.keep_curves import reduced, write_archive
@@ -149,7 +148,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
         pages.append(figure)
         return as_bytes(figure, form)
 
-    monkeypatch.setattr(plot_style, "as_bytes", seen)
+    monkeypatch.setattr(plot, "as_bytes", seen)
     return pages
 
 

@@ -19,9 +19,8 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 
 from option_flags import Config, ReportOptions
 from options.rules import UsageError
-from reports.prometheus_sink import PrometheusSink
 from reports.sinks import OptionalSink, SinkList, check_sinks, make_sinks
-from reports.trackers import gif_of, tag_of
+from reports.trackers import PrometheusSink, gif_of, tag_of
 from run_files.metrics import Episode, Report
 from tests.ports import free_ports
 from tests.reports.some_run import report
@@ -138,9 +137,10 @@ def read(address: str) -> tuple[str, dict[str, float | str]]:
 def test_prometheus_gets_the_newest_report() -> None:
     (port,) = free_ports(1)
     threads = threading.active_count()
-    sink = PrometheusSink("127.0.0.1", port, 'a"b', "PongNoFrameskip-v4")
+    sink = PrometheusSink(Path('a"b'), config(metrics_port=port, run_name="first-try", tags="paper,new"))
     address = f"http://127.0.0.1:{port}/metrics"
-    info = {'rl_run_info{env="PongNoFrameskip-v4",run="a\\"b"}': "1.0"}
+    labels = 'env="PongNoFrameskip-v4",name="first-try",run="a\\"b",tags="paper,new"'
+    info = {f"rl_run_info{{{labels}}}": "1.0"}
     kind, numbers = read(address)
     assert kind.startswith("text/plain; version=")
     assert numbers == info
@@ -155,7 +155,7 @@ def test_prometheus_gets_the_newest_report() -> None:
 
 def test_prometheus_gets_the_figures_of_nodes_until_they_vanish() -> None:
     (port,) = free_ports(1)
-    sink = PrometheusSink("127.0.0.1", port, "run", "Pong")
+    sink = PrometheusSink(Path("run"), config(metrics_port=port))
     first: Report = {"node": "one", "alive": True, "workers": 4, "unrolls_refused": 7, "round_trip_ms": 1.5}
     second: Report = {"node": 'two "b"', "alive": False, "workers": 2, "unrolls_refused": 0, "round_trip_ms": None}
     sink.write({"agent_steps": 5, "nodes": [first, second]})

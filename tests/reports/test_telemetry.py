@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from option_flags import Config
-from reports.prometheus_sink import PrometheusSink
+from reports.trackers import PrometheusSink
 from run_files.metrics import Report, last_report
 from tests.catch import make_catch
 from tests.ports import free_ports
@@ -123,7 +123,7 @@ def test_every_metric_of_a_query_is_one_that_a_run_exports(tmp_path: Path) -> No
     report = last_report(folder / "metrics.jsonl")
     assert report is not None
     (port,) = free_ports(1)
-    sink = PrometheusSink("127.0.0.1", port, "run", "Catch")
+    sink = PrometheusSink(Path("run"), Config.from_flags({"metrics_port": port}))
     sink.write({**report, "nodes": nodes_at(1)})
     exported = {sample.name for metric in sink.collect() for sample in metric.samples}
     sink.close()
@@ -180,7 +180,7 @@ def test_prometheus_answers_every_query_of_the_dashboard_during_a_run(tmp_path: 
         process([PROMETHEUS, f"--config.file={tmp_path / 'prometheus.yml'}", *database], signal.SIGTERM),
         process([sys.executable, *training, *small], signal.SIGINT),
     ):
-        sink = PrometheusSink("127.0.0.1", nodes, "nodes", "Pong")
+        sink = PrometheusSink(Path("nodes"), Config.from_flags({"metrics_port": nodes}))
         unanswered = [*map(as_grafana_asks, QUERIES)]
         for count in itertools.count():
             report: Report = {"nodes": nodes_at(count)}

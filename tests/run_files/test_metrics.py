@@ -16,6 +16,7 @@ from run_files.metrics import (
     JsonLinesSink,
     NewLines,
     Report,
+    Sink,
     json_safe,
     last_lines,
     last_report,
@@ -33,7 +34,7 @@ class Clock:
         return self.now
 
 
-class RecordingSink:
+class RecordingSink(Sink):
     def __init__(self, name: str, log: list[object], fails: bool = False) -> None:
         self.name, self.log, self.fails = name, log, fails
 

@@ -1,5 +1,6 @@
 """Sweeps and runs that are interrupted or killed."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -42,6 +43,8 @@ def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, capsys:
 
     def look_and_interrupt() -> None:
         meanwhile.extend(statuses(folder))
+        os.kill(os.getpid(), signal.SIGUSR1)
+        wait_until((b / "saved_now").exists)
         interrupt()
 
     when(lambda: waits(b), look_and_interrupt)
@@ -50,13 +53,14 @@ def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, capsys:
     out = capsys.readouterr().out
     assert out.splitlines()[-1].startswith("resume with: python multi_train.py --sweep=")
     assert statuses(folder) == ["done", "stopped", "waiting"]
+    assert (b / "saved_now").exists(), "SIGUSR1 goes to the runs"
     assert (b / "signals.txt").read_text() == "SIGTERM" and not c.exists()
 
     assert run_sweep(words) == 0
     assert "1 of 3 runs are done already" in capsys.readouterr().out
     assert starts(b) == [["train"], ["train_w_load", str(b / "Game_1")]]
     assert statuses(folder) == ["done"] * 3
-    assert rows(folder)["b_seed1"]["folder"] == str(b / "Game_2")
+    assert rows(folder)["b_seed1"]["folder"] == "b_seed1/Game_2"
 
     assert run_sweep([*words[:-1], "--environment_max_steps=3000"]) == 0
     assert starts(c)[-1] == ["train_w_load", str(c / "Game_1")], "with more steps, a finished run continues"

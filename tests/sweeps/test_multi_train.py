@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,9 +74,14 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path, capsys: pytes
     assert "resume with: python multi_train.py --sweep=" in out and "4 curves in curves.png" in out
     assert statuses(folder) == ["failed", "failed", "done", "done"]
     good = rows(folder)["good_seed2"]
-    assert (good["differs"], good["seed"], good["agent_steps"]) == ("gamma=0.7", "2", "1000")
+    assert (good["differs"], good["seed"], good["agent_steps"]) == ("gamma 0.7", "2", "1000")
     assert (good["return_mean"], good["return_max"], good["steps_per_second"]) == ("8.0", "7.0", "500.0")
-    assert Path(good["folder"]) == folder / "good_seed2" / "Game_1"
+    assert good["folder"] == "good_seed2/Game_1"
+    *_, headings, _, bad, means = out.partition("\n\nthe table is in")[0].splitlines()
+    names = ["configuration", "differs in", "runs", "mean return", "lowest", "highest", "steps"]
+    assert re.split(" {2,}", headings) == names
+    assert re.split(" {2,}", bad) == ["bad", "gamma 0.5", "0", "—", "—", "—", "0"]
+    assert re.split(" {2,}", means) == ["good", "gamma 0.7", "2", "8.50", "8.00", "9.00", "1,000"]
     state = json.loads((folder / "sweep.json").read_text())["runs"]["bad_seed1"]
     assert (state["exit_code"], state["last_lines"]) == (3, ["done 0.0%  steps 0", "the last words"])
 
@@ -149,7 +155,7 @@ def test_another_seed_joins_the_runs_of_the_first(tmp_path: Path, capsys: pytest
     assert "2 runs, 1 at once" in out and "a_seed1  starts" not in out
     with open(folder / "summary.csv", encoding="utf-8") as file:
         found = [(row["name"], row["differs"], row["seed"], row["status"]) for row in csv.DictReader(file)]
-    expected = [("a", "gamma=0.7"), ("b", "gamma=0.8")]
+    expected = [("a", "gamma 0.7"), ("b", "gamma 0.8")]
     assert found == [(f"{name}_seed{seed}", differs, seed, "done") for seed in "12" for name, differs in expected]
 
     assert run_sweep([*words, "--seed=2", "--lr=0.1"]) == 2
@@ -192,6 +198,13 @@ def test_as_many_runs_as_jobs_run_at_once(tmp_path: Path) -> None:
     when((folder / "c_seed1" / "Game_1" / "checkpoints" / "checkpoint_0000001000.pt").exists, release_waiting_runs)
     assert run_sweep(words) == 0
     assert statuses(folder) == ["done"] * 3
+
+
+def test_the_table_fits_a_terminal() -> None:
+    row = dict.fromkeys([*sweep_table.HEADINGS, "folder"]) | {"status": "waiting", "differs": "lr 0.001, " * 20}
+    rows: list[dict[str, Any]] = [row | {"name": f"{'long' * 20}_seed{seed}", "seed": seed} for seed in (1, 2)]
+    lines = sweep_table.summary_table(rows) + sweep_table.summary_table(rows[:1])
+    assert max(map(len, lines)) == 120 and not any("/" in line for line in lines)
 
 
 def test_a_picture_that_cannot_be_drawn_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ def test_a_flag_file_of_the_grid_is_one_of_its_values(tmp_path: Path) -> None:
     for gamma, file in zip((0.8, 0.9), files, strict=True):
         file.write_text(f"--gamma={gamma}\n")
     sweep = plan_sweep({"grid": {"flagfile": [str(file) for file in files]}}, {})
-    assert [sweep.differing_flags(run) for run in sweep.runs] == ["gamma=0.8", "gamma=0.9"]
+    assert sweep.differences(sweep.runs) == ["gamma 0.8", "gamma 0.9"]
 
 
 def test_a_flag_of_the_sweep_itself_is_refused_in_flag_files(tmp_path: Path) -> None:
@@ -193,8 +193,7 @@ def test_differing_flags_are_those_that_are_not_the_same_in_all_runs() -> None:
         "runs": {"q": {"replay_parameters": QUEUE}, "s": {"replay_parameters": mixed, "lr": 2e-3}},
     }
     sweep = plan_sweep(definition, {})
-    differs = [sweep.differing_flags(run) for run in sweep.runs]
-    assert differs == ["queue, lr=0.001", "0.5 queue + 0.5 standard (99), lr=0.002"]
+    assert sweep.differences(sweep.runs) == ["queue, lr 0.001", "0.5 queue + 0.5 standard (99), lr 0.002"]
 
 
 def test_the_prepared_sweep_has_four_replays_and_two_seeds() -> None:

@@ -69,7 +69,7 @@ def test_a_search_finds_the_best_flags_and_names_the_command(whole: Path, capsys
         3e-3 <= lr <= 3e-2 and size in (8, 16) and steps in (10, 20, 30, 40) for lr, size, steps in flags_of(whole)
     )
     assert len(set(flags_of(whole))) == 6
-    assert f"lr={best[0]}, batch_size={best[1]}, r_f_steps={best[2]}" in lines[-2]
+    assert f"lr {best[0]}, batch_size {best[1]}, r_f_steps {best[2]}" in lines[-2]
     flags = parse(shlex.split(lines[-1].partition("python main.py ")[2])).flags()
     assert (flags["lr"], flags["batch_size"], flags["r_f_steps"], flags["environment_max_steps"]) == (*best, 1000)
 
@@ -127,13 +127,13 @@ def test_hopeless_trials_are_pruned(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run_sweep(words) == 0
     out = capsys.readouterr().out
     table = rows(folder)
-    assert {(row["differs"], row["status"]) for row in table.values()} == {("lr=0.01", "done"), ("lr=0.001", "pruned")}
+    assert {(row["differs"], row["status"]) for row in table.values()} == {("lr 0.01", "done"), ("lr 0.001", "pruned")}
     assert statuses(folder) == sorted(statuses(folder))
     pruned = next(name for name, row in table.items() if row["status"] == "pruned")
     assert f"{pruned}  is worse than the others were" in out
     assert f"{pruned}  is pruned at 500 agent steps" in out
     assert (folder / pruned / "signals.txt").read_text() == "SIGINT"
-    assert "best of the trials that reached their end" in out and "lr=0.01" in out.splitlines()[-2]
+    assert "best of the trials that reached their end" in out and "lr 0.01" in out.splitlines()[-2]
 
     assert run_sweep(words) == 0
     assert len(starts(folder / pruned)) == 1
@@ -147,11 +147,11 @@ def test_a_trial_that_fails_is_started_again_with_its_values(
     words = command(folder, definition(search={"gamma": {"choices": [0.5, 0.9]}}, flags={"lr": 0.01}, trials=4))
     assert run_sweep(words) == 1
     ends = {row["differs"]: row["status"] for row in rows(folder).values()}
-    assert ends == {"gamma=0.5": "failed", "gamma=0.9": "done"}
+    assert ends == {"gamma 0.5": "failed", "gamma 0.9": "done"}
     failed = next(name for name, row in rows(folder).items() if row["status"] == "failed")
     assert run_sweep(words) == 1
     assert len(starts(folder / failed)) == 2 and len(rows(folder)) == 4
-    assert "gamma=0.9" in capsys.readouterr().out.splitlines()[-3]
+    assert "gamma 0.9" in capsys.readouterr().out.splitlines()[-3]
 
 
 def test_values_that_are_refused_together_count_as_a_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +165,7 @@ def test_values_that_are_refused_together_count_as_a_trial(tmp_path: Path, capsy
         assert "was not started: the sweep's run trial_" in out and "--rho_const" in out
         refused = out.count("was not started")
         assert len(rows(folder)) == 8 - refused > 0
-        assert "rho_const=1.0, c_const=1.5" not in {row["differs"] for row in rows(folder).values()}
+        assert "rho_const 1.0, c_const 1.5" not in {row["differs"] for row in rows(folder).values()}
 
 
 def test_another_search_needs_another_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The page docs/options.md, made from the declared options: `python -m reports.options_page > docs/options.md`."""
+"""The page docs/options.md, made from the options: `python -m tests.options.options_page > docs/options.md`."""
 
 import json
 from dataclasses import MISSING, Field, fields
@@ -9,7 +9,7 @@ from options.command_line import UNSET, FlagFile
 from options.process_options import SweepOptions
 from options.replay_options import REPLAY_KEYS, ReplaySpec
 from options.rules import Options, described
-from reports.tables import markdown_table
+from reports.number_format import markdown_table
 
 INTRODUCTION = """\
 # Options
@@ -21,7 +21,7 @@ A flag is written `--lr=0.001` or `--lr 0.001`; a switch (true or false) is writ
 A resumed run takes its options from the checkpoint. `--cluster=unset` takes none, where the default is `unset`.
 A wrong flag or value ends the command with one sentence and exit code 2, before anything starts.
 
-This page is generated from `option_flags.py`: `python -m reports.options_page > docs/options.md`."""
+This page is generated from `option_flags.py`: `python -m tests.options.options_page > docs/options.md`."""
 
 REPLAY_KEYS_INTRODUCTION = """\
 ## Keys of --replay_parameters
