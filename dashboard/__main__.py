@@ -1,7 +1,6 @@
 """The command: `python -m dashboard` serves the results folder as a page on http://127.0.0.1:8050."""
 
 import secrets
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -10,6 +9,7 @@ from pathlib import Path
 from machine.program import run_command
 from options.command_line import split_words
 from options.rules import Options, Rule, UsageError, declared, matching, option, shown, whole
+from reports.sinks import check_port
 
 USAGE = "usage: python -m dashboard [--name=value ...]"
 
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
         raise UsageError(
             f"--results_dir={folder} is not a folder; a folder with runs, such as results, would be right."
         )
-    _check_port(options)
+    check_port(options.host, options.port)
     token = options.token
     if token is None and not is_loopback(options.host):
         token = secrets.token_urlsafe(18)
@@ -72,21 +72,6 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _check_port(options: DashboardOptions) -> None:
-    """Raise a UsageError if the address is not of this machine, or its port is in use."""
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((options.host, options.port))
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise UsageError(
-                f"--host={options.host} --port={options.port} cannot be opened ({reason}); another --port would be "
-                "right if it is in use."
-            ) from None
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from asyncio import to_thread
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from nicegui import ui
@@ -10,7 +11,7 @@ from dashboard.charts import ChartOptions, Frame, Line, line_chart, scatter_char
 from dashboard.children import Call, PageChild, ReplayMap
 from dashboard.page_parts import ChartCard, heading, notices, show_notices
 from dashboard.results import PageError, Results
-from reports.panels import GAMES, MEAN, TESTED, X_AXES, Panel, colour_of, replay_panels, time_axis
+from reports.panels import GAMES, MEAN, TESTED, X_AXES, Panel, replay_panels, time_axis
 from run_files.run_folder import CHECKPOINTS
 from run_files.run_history import Curve, History
 from run_files.run_reader import RunReader
@@ -144,11 +145,7 @@ class ReplayTab:
 
 
 def panel_chart(panel: Panel, history: History, frame: Frame) -> ChartOptions:
-    lines = [
-        Line(label, *frame.curve(history, figure), colour_of(place))
-        for place, (figure, label) in enumerate(panel.figures)
-    ]
-    lines = [line for line in lines if len(line.x) and (line.y.any() or not panel.without_zero)]
+    lines = [Line(label, *curve, colour) for label, curve, colour in panel.curves(partial(frame.curve, history))]
     return line_chart(lines, frame, panel)
 
 

@@ -185,8 +185,8 @@ def _scale(label: str, values: Sequence[float], dimension: int) -> ChartOptions:
     """The legend of colours that follow from a value: from the lowest to the highest."""
     return {
         "min": min(values, default=0.0), "max": max(values, default=1.0), "dimension": dimension,
-        "orient": "horizontal", "left": "center", "bottom": 0, "itemHeight": 160, "itemWidth": 10,
-        "text": [label, ""], "textStyle": TEXT, "inRange": BY_VALUE, "calculable": True, "precision": 3,
+        "orient": "horizontal", "left": 8, "bottom": 0, "itemHeight": 160, "itemWidth": 10,
+        "text": [label, ""], "textStyle": TEXT, "inRange": BY_VALUE, "calculable": True, ":formatter": SHORT,
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from dashboard.page_parts import heading, link_to, notices, show_notices, show_page, state_class
 from dashboard.results import AT_WORK, STATES, Results, RunRow, SweepRow, printable, words_about
-from reports.number_format import NOTHING_YET, age, count, duration, on_page, percent
+from reports.number_format import age, count, duration, on_page, percent
 
 REFRESH_SECONDS = 3.0
 ROWS_AT_ONCE = 50
@@ -132,7 +132,6 @@ class ListView:
 
 def _as_table_row(row: RunRow, now: float) -> dict[str, Any]:
     best, seconds = row.figures.get("return_max"), row.figures.get("seconds")
-    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.started)) if row.started else NOTHING_YET
     cells = {
         "steps": (row.agent_steps, count(row.agent_steps)),
         "done": (row.share_done, percent(row.share_done)),
@@ -140,7 +139,7 @@ def _as_table_row(row: RunRow, now: float) -> dict[str, Any]:
         "best game": (best, on_page(best)),
         "steps/s": (row.mean_speed, count(row.mean_speed)),
         "time": (seconds, duration(seconds)),
-        "started": (-row.started, started),
+        "started": (-row.started, row.begun),
         "last report": (-row.written, age(row.written, now)),  # ascending: the newest first
     }
     return {

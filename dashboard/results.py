@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
 
-from reports.compare_runs import Configuration, configuration, what_differs
+from reports.compare_runs import Configuration, configuration, what_is_unusual
 from reports.number_format import NOTHING_YET, count, duration
 from reports.scores import game_name
 from run_files.metrics import EPISODES, METRICS, flat_numbers, last_report
@@ -100,8 +100,11 @@ class RunRow:
     @property
     def times(self) -> str:
         """When it was started, how long it has trained, and how fast it was."""
-        begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.started)) if self.started else NOTHING_YET
-        return f"{begun} · {duration(self.figures.get('seconds'))} · {count(self.mean_speed)} steps/s"
+        return f"{self.begun} · {duration(self.figures.get('seconds'))} · {count(self.mean_speed)} steps/s"
+
+    @property
+    def begun(self) -> str:
+        return time.strftime("%d %b %y %H:%M", time.localtime(self.started)) if self.started else NOTHING_YET
 
     @property
     def time_left(self) -> str:
@@ -114,9 +117,9 @@ class RunRow:
 def words_about(rows: Sequence[RunRow]) -> dict[Path, str]:
     """What tells each of these runs from the others, by its folder: its seed, options, tags and notes."""
     known = [row for row in rows if row.compared is not None]
-    differing = what_differs([row.compared for row in known if row.compared is not None])
+    unusual = what_is_unusual([row.compared for row in known if row.compared is not None])
     found = {}
-    for row, words in zip(known, differing, strict=True):
+    for row, words in zip(known, unusual, strict=True):
         tags, notes = str(row.options.get("tags") or ""), row.notes.partition("\n")[0]
         about = " · ".join(filter(None, (f"seed {row.options.get('seed')}", words, tags, notes)))
         found[row.folder] = about if len(about) <= LONGEST_WORDS else f"{about[: LONGEST_WORDS - 1]}…"

@@ -50,6 +50,9 @@ class Configuration(NamedTuple):
     def env(self) -> str:
         return str(self.values["env"])
 
+    def has_default(self, name: str) -> bool:
+        return bool(self.values[name] == self.defaults.get(name))
+
 
 def group_runs(histories: Sequence[History]) -> list[Group]:
     """Group runs by configuration, in the order of the argument. A run that is given twice counts once.
@@ -116,15 +119,8 @@ def what_differs(configurations: Sequence[Configuration]) -> list[str]:
     Options that are defaults everywhere, and the length of the learning-rate schedule, are named only where different
     configurations would have the same words otherwise.
     """
-    by_game: dict[str, list[Configuration]] = {}
-    for each in configurations:
-        by_game.setdefault(each.env, []).append(each)
-    differing = [
-        name
-        for name in (configurations[0].values if configurations else ())
-        if any(other.values[name] != first.values[name] for first, *others in by_game.values() for other in others)
-    ]
-    usual = [name for name in differing if all(each.values[name] == each.defaults.get(name) for each in configurations)]
+    differing = _differing(configurations)
+    usual = [name for name in differing if all(each.has_default(name) for each in configurations)]
     words = _in_words(configurations, [name for name in differing if name not in (*usual, SCHEDULE)])
     different = {tuple(each.values.items()) for each in configurations}
     if len({(each.env, text) for each, text in zip(configurations, words, strict=True)}) < len(different):
@@ -132,10 +128,36 @@ def what_differs(configurations: Sequence[Configuration]) -> list[str]:
     return words
 
 
-def _in_words(configurations: Sequence[Configuration], options: Sequence[str]) -> list[str]:
+def what_is_unusual(configurations: Sequence[Configuration]) -> list[str]:
+    """The same in short, for lists of many: without what is a default. Two configurations may have the same words."""
+    return _in_words(configurations, [n for n in _differing(configurations) if n != SCHEDULE], with_defaults=False)
+
+
+def _differing(configurations: Sequence[Configuration]) -> list[str]:
+    """The options in which configurations of the same game differ."""
+    by_game: dict[str, list[Configuration]] = {}
+    for each in configurations:
+        by_game.setdefault(each.env, []).append(each)
+    return [
+        name
+        for name in (configurations[0].values if configurations else ())
+        if any(other.values[name] != first.values[name] for first, *others in by_game.values() for other in others)
+    ]
+
+
+def _in_words(
+    configurations: Sequence[Configuration], options: Sequence[str], *, with_defaults: bool = True
+) -> list[str]:
     replays = [each.values["replay_parameters"] for each in configurations]
     keys = differing_keys([each for each in replays if isinstance(each, tuple)])
-    return [", ".join(_option_in_words(name, each.values[name], keys) for name in options) for each in configurations]
+    return [
+        ", ".join(
+            _option_in_words(name, each.values[name], keys)
+            for name in options
+            if with_defaults or not each.has_default(name)
+        )
+        for each in configurations
+    ]
 
 
 def _option_in_words(name: str, value: Any, keys: set[str]) -> str:

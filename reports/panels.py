@@ -1,6 +1,6 @@
 """What the charts of a run show, in curves.png and in the dashboard: panels, x axes and colours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -53,9 +53,9 @@ class Panel:
     from_zero: bool = False  # the axis begins at 0
     without_zero: bool = False  # leave out figures that are always 0, such as switched-off losses
 
-    def curves(self, history: History) -> list[tuple[str, Curve, str]]:
-        """The label, the points and the colour of each figure."""
-        found = [(label, history.curve(name), colour_of(i)) for i, (name, label) in enumerate(self.figures)]
+    def curves(self, curve: Callable[[str], Curve]) -> list[tuple[str, Curve, str]]:
+        """The label, the points and the colour of each figure; `curve` gives the points of a figure."""
+        found = [(label, curve(name), colour_of(i)) for i, (name, label) in enumerate(self.figures)]
         return [each for each in found if len(each[1].x) and not (self.without_zero and not each[1].y.any())]
 
 

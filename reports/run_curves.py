@@ -128,7 +128,7 @@ def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
         axes.set_autoscaley_on(False)  # autoscaling warns about a single value
         axes.minorticks_off()
     drawn: list[Curve] = []
-    for label, whole, colour in panel.curves(history):
+    for label, whole, colour in panel.curves(history.curve):
         curve = Curve(whole.x[whole.y > 0], whole.y[whole.y > 0]) if panel.logarithmic else whole
         if len(curve.x):
             means = np.exp(_means(Curve(curve.x, np.log(curve.y)))) if panel.logarithmic else _means(curve)
@@ -181,7 +181,7 @@ def _legend(axes: Axes, size: float) -> None:
 
 def _draw_shares(axes: Axes, panel: Panel, history: History) -> None:
     """Fractions of the time on top of each other; small ones are left out."""
-    curves = panel.curves(history)
+    curves = panel.curves(history.curve)
     longest = max(len(curve.x) for _, curve, _ in curves)
     large = [each for each in curves if len(each[1].x) == longest and each[1].y.mean() > 0.005]
     if not large:

@@ -34,14 +34,18 @@ def check_sinks(options: ReportOptions) -> None:
             installed = False
         if not installed:
             raise UsageError(f"--{package} needs the package {package}; run pip install {package}.")
-    host, port = options.metrics_host, options.metrics_port
+    if options.metrics_port:
+        check_port(options.metrics_host, options.metrics_port, "metrics_")
+
+
+def check_port(host: str, port: int, prefix: str = "") -> None:
+    """Raise a UsageError if no server can listen there; `prefix` is that of the flags `host` and `port`."""
     try:
-        if port:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            socket.create_server((host, port), family=family).close()
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        socket.create_server((host, port), family=family).close()
     except (OSError, UnicodeError) as error:
         raise UsageError(
-            f"--metrics_port={port} of --metrics_host={host} cannot be opened ({getattr(error, 'strerror', error)}); "
+            f"--{prefix}port={port} of --{prefix}host={host} cannot be opened ({getattr(error, 'strerror', error)}); "
             "choose a free port, and an address of this machine: 127.0.0.1, or 0.0.0.0 for all."
         ) from None
 

@@ -1,8 +1,8 @@
-"""An animation of the best seconds of a game, played and drawn by the code for tests and films."""
+"""An animation of random play beside the best seconds of an agent, played and drawn by the code for tests and films."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import gymnasium
@@ -13,52 +13,81 @@ from PIL import Image
 from agents.acting import Actor, flat_weights
 from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
-from evaluation.film import FRAMES_PER_SECOND, Picture
+from evaluation.film import BACKGROUND, FONT, FRAMES_PER_SECOND, GAME_WIDTH, VALUE, Picture, score_text
 from evaluation.logged_game import LoggedGame, Replay
 from evaluation.parallel_games import GameResult, GameSeries, ParallelGames, evaluation_options
 from machine.device import choose_precision
 from option_flags import OPTIONS, Config, EnvironmentOptions
 from options.command_line import given_flags
+from reports.plot import short_count
 from reports.trackers import as_gif
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.inherited_options import check_playable
 from wrappers.atari import make_atari
 from wrappers.environment import MakeWatchedEnvironment, Watch
 
-GAMES = 16  # the best of them is shown
-SECONDS = 15
-EVERY = 3  # raw frames: 20 pictures a second. Odd, because games draw some things only on every other frame
-SIZES = ((660, 360), (550, 300), (440, 240))  # of the animation, largest first
+GAMES = 8  # the best of them is shown
+SECONDS = 12
+EVERY = 5  # raw frames: 12 pictures a second. Odd, because games draw some things only on every other frame
+SIZES = ((360, 270), (320, 240), (280, 210), (240, 180))  # of each half of the animation, largest first
+CAPTION = 26  # pixels
+GAP = 8  # pixels between the halves
+
+
+class Part(NamedTuple):
+    """Some seconds of a game: every few pictures of it, and the points since its beginning at each of them."""
+
+    pictures: list[Picture]
+    points: list[float]
 
 
 def game_gif(run: Path, max_bytes: int) -> bytes:
-    """The seconds with the most points of the best game, as large as `max_bytes` allows. Repeatable."""
+    """Random play beside the trained agent's best seconds, as large as `max_bytes` allows. Repeatable."""
     checkpoint = find_checkpoint(str(run))
     words = ["--op_mode=test", f"--load_model_url={run}", "--seed=1"]
     config = Config.from_flags({**checkpoint.played_options, **given_flags(words, OPTIONS)})
     check_playable(config, checkpoint)
-    environment = evaluation_options(config.environment)
-    best = max(play(config, environment, checkpoint), key=lambda result: result.return_)
-    pictures = show_best_part(environment, best, config.test.test_policy)
+    trained, begin = show_best_part(config, max(play(config, checkpoint), key=lambda result: result.return_))
+    random, _ = show_best_part(config, play(config, checkpoint, random=True)[0], begin)
+    titles = "random play", f"after {short_count(checkpoint.agent_steps)} steps"
     for size in SIZES:
-        gif = as_gif([Image.fromarray(small(picture, size)) for picture in pictures], FRAMES_PER_SECOND // EVERY)
+        pictures = [
+            Image.fromarray(beside(halves, titles, [points for _, points in moments], size))
+            for moments in zip(zip(*random, strict=True), zip(*trained, strict=True), strict=False)
+            for halves in [[picture for picture, _ in moments]]
+        ]
+        gif = as_gif(pictures, FRAMES_PER_SECOND / EVERY)
         if len(gif) <= max_bytes:
             break
     return gif
 
 
-def play(config: Config, environment: EnvironmentOptions, checkpoint: Checkpoint) -> list[GameResult]:
-    """Play whole games in this process."""
+def beside(halves: Sequence[Picture], titles: Sequence[str], points: Sequence[float], size: tuple[int, int]) -> Picture:
+    """The screens of both games side by side, with a title and the points above each."""
+    columns = []
+    for picture, title, score in zip(halves, titles, points, strict=True):
+        screen = cv2.resize(picture[:, :GAME_WIDTH], size, interpolation=cv2.INTER_AREA)
+        head = np.full((CAPTION, size[0], 3), BACKGROUND, np.uint8)
+        cv2.putText(head, f"{title}: {score_text(score)} points", (4, 18), FONT, 0.5, VALUE, 1, cv2.LINE_AA)
+        columns.append(np.concatenate([head, screen]))
+    gap = np.full((len(columns[0]), GAP, 3), BACKGROUND, np.uint8)
+    return np.asarray(np.concatenate([columns[0], gap, columns[1]], axis=1), np.uint8)
+
+
+def play(config: Config, checkpoint: Checkpoint, *, random: bool = False) -> list[GameResult]:
+    """Play whole games in this process, with the policy of the checkpoint, or with actions of equal probability."""
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     layout = make_unroll_layout(config, make_atari)
     network = ActorCritic(config.network, layout, choose_precision(config.run.precision, torch.device("cpu")))
     network.load_saved(checkpoint.content["learner"]["network"])
+    if random:
+        for weights in network.policy_head.parameters():
+            weights.data.zero_()
     actor = Actor(network)
     actor.load(flat_weights(network))
-    greedy = config.test.test_policy == "greedy"
-    games = ParallelGames(series_of(make_atari, environment, greedy), actor, layout)
-    for game in range(GAMES):
+    games = ParallelGames(series_of(make_atari, config, random=random), actor, layout)
+    for game in range(1 if random else GAMES):
         games.start(game)
     results: list[GameResult] = []
     while games.running:
@@ -66,12 +95,13 @@ def play(config: Config, environment: EnvironmentOptions, checkpoint: Checkpoint
     return sorted(results)
 
 
-def series_of(make: MakeWatchedEnvironment, environment: EnvironmentOptions, greedy: bool) -> GameSeries:
+def series_of(make: MakeWatchedEnvironment, config: Config, *, random: bool = False) -> GameSeries:
+    environment, greedy = evaluation_options(config.environment), config.test.test_policy == "greedy" and not random
     return GameSeries(make_environment=make, environment=environment, seed=(1,), slots=32, greedy=greedy, logged=GAMES)
 
 
-def show_best_part(environment: EnvironmentOptions, result: GameResult, policy: str) -> list[Picture]:
-    """Every third picture of the best part of a game."""
+def show_best_part(config: Config, result: GameResult, begin: int | None = None) -> tuple[Part, int]:
+    """The best part of a game, or the part from the frame `begin`; and the frame at which it begins."""
     scores: list[float] = []
 
     def make_watched(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
@@ -82,12 +112,19 @@ def show_best_part(environment: EnvironmentOptions, result: GameResult, policy: 
 
         return make_atari(options, seed, note)
 
-    game = LoggedGame(series_of(make_watched, environment, policy == "greedy"), result)
-    for _ in Replay(game).pictures():
-        pass
-    begin = best_part(scores, SECONDS * FRAMES_PER_SECOND)
-    wanted = range(begin, min(begin + SECONDS * FRAMES_PER_SECOND, len(scores)), EVERY)
-    return [picture.copy() for frame, picture in enumerate(Replay(game).pictures()) if frame in wanted]
+    game = LoggedGame(series_of(make_watched, config), result)
+    if begin is None:
+        for _ in Replay(game).pictures():
+            pass
+        begin = best_part(scores, SECONDS * FRAMES_PER_SECOND)
+        scores.clear()
+    wanted = range(begin, begin + SECONDS * FRAMES_PER_SECOND, EVERY)
+    part = Part([], [])
+    for frame, picture in enumerate(Replay(game).pictures()):
+        if frame in wanted:
+            part.pictures.append(picture.copy())
+            part.points.append(scores[frame] - scores[begin])
+    return part, begin
 
 
 def best_part(scores: Sequence[float], length: int) -> int:
@@ -98,7 +135,3 @@ def best_part(scores: Sequence[float], length: int) -> int:
     best = np.flatnonzero(gains == gains.max())
     first = best[best - np.arange(len(best)) == best[0]]  # those without a gap between them
     return int(first[len(first) // 2])
-
-
-def small(picture: Picture, size: tuple[int, int]) -> Picture:
-    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)

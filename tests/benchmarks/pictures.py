@@ -29,10 +29,11 @@ from reports.scores import game_name
 from run_files.run_folder import write_atomically
 from run_files.run_history import History
 from run_files.run_reader import read_histories, read_history
-from tests.benchmarks import delay_plot
+from tests.benchmarks import delay_plot, peer_plot
 from tests.benchmarks.console_picture import console_svg
 from tests.benchmarks.game_film import game_gif
 from tests.dashboard.browser import running_browser, serving, visiting
+from tests.read_metrics import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA, PICTURES = ROOT / "docs" / "data", ROOT / "docs" / "pictures"
@@ -49,7 +50,7 @@ PLOTS: dict[str, list[str]] = {  # the flags of reports.plot
     "replays_seeds": [],
     "realtime_pong": ["--x=minutes"],
 }
-IN_PNG = ["curves", "dashboard", "delays", *PLOTS]
+IN_PNG = ["curves", "dashboard", "delays", "peers", *PLOTS]
 
 
 def kept_run(place: Path) -> Path:
@@ -72,8 +73,9 @@ def panels_today(name: str, run: Path) -> list[str]:
         return [RETURNS, *(panel.title for panel in page_panels(read_history(run)))]
     if name == "dashboard":
         return [RETURNS, *(panel.title for panel in learning_panels(read_history(run)))]
-    if name == "delays":
-        return [axes.get_title(loc="left") for axes in delay_figure().axes]
+    if name in ("delays", "peers"):
+        figure = delay_figure() if name == "delays" else peer_figure()
+        return [axes.get_title(loc="left") for axes in figure.axes]
     histories, options = plotted(name)
     groups, _ = plot.named_groups(histories, options.names)
     return [*dict.fromkeys(game_name(group.env) for group in groups), *(group.label for group in groups)]
@@ -82,6 +84,10 @@ def panels_today(name: str, run: Path) -> list[str]:
 def delay_figure() -> Figure:
     outcomes, _ = delay_plot.usable(read_histories(DATA / "delays.jsonl.gz"))
     return delay_plot.draw(delay_plot.by_game(outcomes), json.loads((DATA / "floors.json").read_text()))
+
+
+def peer_figure() -> Figure:
+    return peer_plot.draw(read_metrics(DATA / "peers" / "runs.jsonl"))
 
 
 def panels_of(picture: Path) -> list[str]:
@@ -113,8 +119,8 @@ def draw(name: str, run: Path, place: Path) -> bytes:
         picture = draw_run(read_history(run))
     elif name == "dashboard":
         picture, panels = dashboard_page(run)
-    elif name == "delays":
-        picture = plot.as_bytes(delay_figure())
+    elif name in ("delays", "peers"):
+        picture = plot.as_bytes(delay_figure() if name == "delays" else peer_figure())
     else:
         histories, options = plotted(name, place)
         plot.compare(histories, options)

@@ -29,8 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
         (["--token=eight ok"], '--token must be at least 8 letters, digits, dashes or underscores, not "eight ok".'),
         (
             ["--host=192.0.2.1"],
-            "--host=192.0.2.1 --port=8050 cannot be opened (Cannot assign requested address); another "
-            "--port would be right if it is in use.",
+            "--port=8050 of --host=192.0.2.1 cannot be opened (Cannot assign requested address); choose a free port, "
+            "and an address of this machine: 127.0.0.1, or 0.0.0.0 for all.",
         ),
         (["--host=a b"], '--host must be an address such as 127.0.0.1, not "a b".'),
     ],
@@ -46,7 +46,7 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"--port={port} cannot be opened .Address already in use.; another"):
+        with pytest.raises(UsageError, match=f"--port={port} of .* cannot be opened .*already in use"):
             main([f"--results_dir={tmp_path}", f"--port={port}"])
 
 

@@ -91,10 +91,9 @@ def test_the_list_shows_filters_searches_and_sorts_runs(visitor: Visitor) -> Non
     visitor.wait_until(lambda: len(shown_runs(visitor)) == len(states))
     page.get_by_role("columnheader", name="mean return").click()
     visitor.wait_until(lambda: next(iter(shown_runs(visitor))) == "broken")
-    for chosen in ("auto", "light"):
+    for chosen, following in (("auto", "light"), ("light", "dark")):
         page.get_by_label(f"colours: {chosen}").click()
-        page.wait_for_timeout(1000)
-    page.get_by_label("colours: dark").wait_for()
+        page.get_by_label(f"colours: {following}").wait_for()
     assert page.evaluate("() => document.body.classList.contains('body--dark')")
     page.get_by_role("link", name="odd%FF%0A1").click()
     visitor.wait_for_chart(RETURNS)

@@ -64,10 +64,10 @@ def test_the_ages_of_unrolls_are_drawn_where_some_are_replayed(
 def test_both_pictures_of_a_run_have_the_same_panels_and_colours(tmp_path: Path) -> None:
     history = read_history(write_run(tmp_path / "run"))
     drawn = page_panels(history)
-    shown = {panel.title: panel.curves(history) for panel in learning_panels(history) + machine_panels(history)}
+    shown = {panel.title: panel.curves(history.curve) for panel in learning_panels(history) + machine_panels(history)}
     assert len(drawn) >= 4
     for panel in drawn:
-        assert [(label, colour) for label, _, colour in panel.curves(history)] == [
+        assert [(label, colour) for label, _, colour in panel.curves(history.curve)] == [
             (label, colour) for label, _, colour in shown[panel.title]
         ]
 
