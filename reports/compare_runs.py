@@ -1,8 +1,8 @@
 """Which runs belong together: groups of equal configuration, named by the options in which they differ."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ IGNORED_OPTIONS = {
 # Options without effect in a run that has no replay.
 ONLY_WITH_REPLAY = {name for name, item in declared(LossOptions).items() if A_REPLAY in item.metadata["needs"]}
 SCHEDULE = "lr_scheduler_steps"  # its length usually follows from other options
+USUAL_KEYS = {"capacity": 1} | {item.name: item.default for item in fields(ReplaySpec) if item.default is not MISSING}
 GRID_POINTS = 400
 
 
@@ -148,60 +149,44 @@ def _differing(configurations: Sequence[Configuration]) -> list[str]:
 def _in_words(
     configurations: Sequence[Configuration], options: Sequence[str], *, with_defaults: bool = True
 ) -> list[str]:
-    replays = [each.values["replay_parameters"] for each in configurations]
-    keys = differing_keys([each for each in replays if isinstance(each, tuple)])
-    return [
-        ", ".join(
-            _option_in_words(name, each.values[name], keys)
-            for name in options
-            if with_defaults or not each.has_default(name)
-        )
-        for each in configurations
-    ]
+    def words(each: Configuration) -> Iterator[str]:
+        for name in options:
+            if with_defaults or not each.has_default(name):
+                value = each.values[name]
+                if name == "replay_parameters":
+                    yield describe_replays(value) if isinstance(value, tuple) else str(value)
+                else:
+                    yield _in_few_words(name, value)
+
+    return [", ".join(words(each)) for each in configurations]
 
 
-def _option_in_words(name: str, value: Any, keys: set[str]) -> str:
-    if name == "replay_parameters":
-        return describe_replays(value, keys) if isinstance(value, tuple) else str(value)
+def describe_replays(replays: Sequence[ReplaySpec]) -> str:
+    """`0.5 queue + 0.5 elite (1,000, dist_function cos_dist)`: capacities, and the keys that are not the defaults.
+
+    A queue alone is just `queue`. Its capacity matters little, and is told where it is not 1.
+    """
+    parts = []
+    for replay in replays:
+        facts = [] if replay.type == "queue" else [f"{replay.capacity:,}"]
+        for key in REPLAY_KEYS[replay.type]:
+            value = getattr(replay, key)
+            if value != USUAL_KEYS.get(key, value) and (key != "capacity" or replay.type == "queue"):
+                facts.append(_in_few_words(key, value))
+        told = f" ({', '.join(facts)})" if facts else ""
+        parts.append(f"{_number(replay.sample_ratio)} {replay.type}{told}")
+    return " + ".join(parts).removeprefix("1 ")
+
+
+def _in_few_words(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return name if value else f"no {name}"
     return f"{name} {_number(value) if isinstance(value, float) else value}"
 
 
-def differing_keys(settings: Sequence[Sequence[ReplaySpec]]) -> set[str]:
-    """The optional keys in which replays of the same type and position differ between the settings."""
-    seen: dict[tuple[int, str, str], set[object]] = {}
-    for replays in settings:
-        for place, replay in enumerate(replays):
-            for key in _optional_keys(replay.type):
-                seen.setdefault((place, replay.type, key), set()).add(getattr(replay, key))
-    return {key for (_, _, key), values in seen.items() if len(values) > 1}
-
-
-def describe_replays(replays: Sequence[ReplaySpec], keys: Collection[str] = ()) -> str:
-    """`0.5 queue + 0.5 standard (1,000)`, with the given optional keys; a queue alone is just `queue`."""
-    words = " + ".join(_replay_in_words(replay, keys) for replay in replays)
-    return words.removeprefix("1 ") if all(replay.type == "queue" for replay in replays) else words
-
-
-def _replay_in_words(replay: ReplaySpec, keys: Collection[str]) -> str:
-    facts = [] if replay.type == "queue" else [f"{replay.capacity:,}"]
-    for key in _optional_keys(replay.type):
-        if key in keys:
-            value = getattr(replay, key)
-            facts.append(f"{key} {_number(value) if isinstance(value, float) else value}")
-    return f"{_number(replay.sample_ratio)} {replay.type}" + (f" ({', '.join(facts)})" if facts else "")
-
-
 def _number(value: float) -> str:
     """All digits."""
     return repr(float(value)).removesuffix(".0")
-
-
-def _optional_keys(kind: str) -> list[str]:
-    """Keys that a label does not always contain. The capacity of a queue matters little, so it is one of them."""
-    always = {"type", "sample_ratio"} if kind == "queue" else {"type", "sample_ratio", "capacity"}
-    return [key for key in REPLAY_KEYS[kind] if key not in always]
 
 
 # --- Seeds ------------------------------------------------------------------------------------------------------------

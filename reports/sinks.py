@@ -44,8 +44,9 @@ def check_port(host: str, port: int, prefix: str = "") -> None:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         socket.create_server((host, port), family=family).close()
     except (OSError, UnicodeError) as error:
+        reason = str(getattr(error, "strerror", error)).partition(" (while")[0]  # Python adds the address
         raise UsageError(
-            f"--{prefix}port={port} of --{prefix}host={host} cannot be opened ({getattr(error, 'strerror', error)}); "
+            f"--{prefix}port={port} of --{prefix}host={host} cannot be opened ({reason}); "
             "choose a free port, and an address of this machine: 127.0.0.1, or 0.0.0.0 for all."
         ) from None
 
