@@ -24,10 +24,7 @@ from run_files.run_folder import CHECKPOINTS, CONFIG, JOB_LOG, MESSAGES, SUMMARY
 from run_files.run_reader import RunReader
 
 REFRESH_SECONDS = 2.0
-FACTS = (
-    *("mean return", "best game", "agent steps", "done", "steps/s now", "steps/s, mean", "training time", "left"),
-    *("started", "last report"),
-)
+FACTS = ("mean return", "best game", "agent steps", "done", "steps/s", "training time", "left", "last report")
 LOG_LINES = 400
 MOST_VIDEOS = 24
 NUMBERS = (METRICS, EPISODES, EVALUATIONS, CONFIG, SUMMARY)
@@ -105,9 +102,7 @@ class RunView:
             if row and row.sweep:
                 name = "this folder" if row.sweep == "." else f"sweep {row.sweep}"
                 ui.link(name, link_to("sweep", row.sweep)).classes("plain")
-            if row:
-                told = (f"seed {row.options.get('seed')}", row.options.get("run_name"), row.options.get("tags"))
-                ui.label(" · ".join(str(each) for each in told if each)).classes("soft")
+            self._about = ui.label().classes("soft")
         with ui.element("section").classes("card facts"):
             self._facts = {name: fact(name, NOTHING_YET) for name in FACTS}
         self._why = ui.label().classes("soft")
@@ -134,17 +129,17 @@ class RunView:
         self._state.classes(replace=state_class(row.state))
         self._why.set_text("" if row.state == UNREADABLE else row.why)  # a notice says that already
         self._why.set_visibility(bool(self._why.text))
+        told = (f"seed {row.options.get('seed')}", row.options.get("run_name"), row.options.get("tags"), row.times)
+        self._about.set_text(" · ".join(str(each) for each in told if each))
         figures = row.figures.get
         values = (
             on_page(row.return_mean),
             on_page(figures("return_max")),
             count(row.agent_steps),
             percent(row.share_done),
-            count(figures(SPEED) if row.state == AT_WORK else None),
-            count(row.mean_speed),
+            count(figures(SPEED) if row.state == AT_WORK else row.mean_speed),
             duration(figures("seconds")),
             row.time_left if row.state == AT_WORK else NOTHING_YET,
-            age(row.started, time.time()),
             age(row.written, time.time()),
         )
         for name, value in zip(FACTS, values, strict=True):
