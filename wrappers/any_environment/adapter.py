@@ -31,6 +31,9 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
     clipped. The first reset seeds the environment, and later ones without a seed go on with its random generators. What
     the environment's code raises, and values that its spaces do not allow, become an EnvironmentFaultError. A reset
     that fails is tried again.
+
+    An environment with methods `snapshot`, which returns plain values and bytes, and `restore` can be saved in the
+    middle of a game.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], options: EnvironmentOptions, seed: int) -> None:
@@ -38,6 +41,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self.metadata = env.metadata
         self.render_mode = env.render_mode
         self._id = options.env
+        self._saved = _what_can_be_saved(env, options)
         # Environments that users write may lack a space.
         self._read = ObservationReader(getattr(env, "observation_space", None), options)
         actions = actions_for(getattr(env, "action_space", None))
@@ -48,7 +52,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             one_hot_size=self._read.one_hot_size,
             action_kind=actions.kind,
             action_sizes=actions.sizes,
-            can_snapshot=False,
+            can_snapshot=self._saved is not None,
             vector_dtype=self._read.vector_dtype,
             reported_info=names_in(env, "reported_info"),
         )
@@ -60,6 +64,9 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._seed: int | None = seed
         self._skip = range(options.skipped_frames)
         self._frame_limit = options.max_game_frames
+        if self._saved is not None and env.spec is not None and env.spec.max_episode_steps is not None:
+            # Gymnasium's own time limit does not know at which step a restored game is.
+            self._frame_limit = min(self._frame_limit, env.spec.max_episode_steps)
         self._clip = reward_clipping(options.reward_clipping_method)
         self._sticky = options.repeat_action_probability
         self._sticky_draws = _sticky_stream(seed)
@@ -151,6 +158,20 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             raise self._fault(f"the reward is {reward!r:.60}; a number of at most {LARGEST_REWARD:g} would be right")
         return seen, number, bool(terminated), bool(truncated) or self._episode_steps >= self._frame_limit, info
 
+    def snapshot(self) -> dict[str, Any]:
+        """The complete state of the game, in plain values and bytes. Only where `can_snapshot` says so."""
+        return {
+            "game": self._saved.snapshot(),
+            "episode": [self._episode_steps, self._return, self._length],
+            "finished": [list(game) for game in self._finished],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on exactly where the snapshot was taken. A reset must have come before."""
+        self._saved.restore(state["game"])
+        self._episode_steps, self._return, self._length = state["episode"]
+        self._finished = [FinishedGame(*game) for game in state["finished"]]
+
     def render(self) -> Any:
         return self.env.render()
 
@@ -227,6 +248,22 @@ class SpreadStarts(gymnasium.Wrapper[Observation, Any, Observation, Any]):
             truncated = truncated or self._steps_left == 0
             self._is_first = not (terminated or truncated)
         return observation, reward, terminated, truncated, info
+
+    def snapshot(self) -> dict[str, Any]:
+        own = [self._steps_left, self._is_first]
+        return {"own": own, "inner": self.env.get_wrapper_attr("snapshot")()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._steps_left, self._is_first = state["own"]
+        self.env.get_wrapper_attr("restore")(state["inner"])
+
+
+def _what_can_be_saved(env: gymnasium.Env[Any, Any], options: EnvironmentOptions) -> Any:
+    """What has `snapshot` and `restore`: the user's wrapper, or the environment without one. None if nothing has."""
+    if options.repeat_action_probability:
+        return None  # the latest action is not saved
+    inner = env.unwrapped if options.env_wrapper is None else env
+    return inner if hasattr(inner, "snapshot") and hasattr(inner, "restore") else None
 
 
 def _sticky_stream(seed: int) -> np.random.Generator:

@@ -1,0 +1,70 @@
+"""An environment that can save itself is continued in the middle of a game, as if nothing had happened."""
+
+import copy
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from tests.wrappers.hand_written import options_of
+from tests.wrappers.test_snapshot import assert_plain
+from wrappers.any_environment.adapter import AnyEnvironment, SpreadStarts
+from wrappers.environment import environment_spec
+from wrappers.make_environment import make_environment
+
+LIMIT = 3  # steps of a game that would last five
+CATCH = f"{__name__}:Saved-v0"
+
+gymnasium.register("Saved-v0", entry_point="tests.catch:Catch", max_episode_steps=LIMIT, kwargs={"seed": 1})
+
+
+class KeepsNothing(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper whose state nobody can save."""
+
+
+def spread(seed: int, **flags: Any) -> SpreadStarts:
+    env = make_environment(options_of(CATCH, **flags), seed)
+    assert isinstance(env, AnyEnvironment)
+    return SpreadStarts(env, LIMIT, np.random.default_rng(seed))
+
+
+def play(env: SpreadStarts, steps: int) -> list[Any]:
+    seen: list[Any] = []
+    for action in np.random.default_rng(7).integers(0, 3, steps).tolist():
+        observation, *rest, _ = env.step(action)
+        seen.append((observation.frame.tobytes(), *rest))
+        if rest[1] or rest[2]:
+            seen.append(env.reset()[0].frame.tobytes())
+    return [*seen, env.get_wrapper_attr("take_finished_games")()]
+
+
+@pytest.mark.parametrize("steps", range(5))
+@pytest.mark.parametrize("skip", [1, 2])
+def test_a_restored_game_goes_on_with_its_time_limit_and_its_return(steps: int, skip: int) -> None:
+    env, other = spread(4, skipped_frames=skip), spread(5, skipped_frames=skip)
+    for each in (env, other):
+        each.reset()
+    for action in range(steps):
+        _, _, terminated, truncated, _ = env.step(action % 3)
+        if terminated or truncated:
+            env.reset()
+    state = env.snapshot()
+    assert_plain(state)
+    other.restore(copy.deepcopy(state))
+    assert play(other, 40) == play(env, 40)
+    assert other.snapshot() == env.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("flags", "can_be_saved"),
+    [
+        ({}, True),
+        ({"env_wrapper": f"{__name__}:KeepsNothing"}, False),
+        ({"repeat_action_probability": 0.25}, False),
+        ({"env": "CartPole-v1"}, False),
+    ],
+)
+def test_what_can_be_saved_is_known(flags: dict[str, Any], can_be_saved: bool) -> None:
+    env = make_environment(options_of(**{"env": CATCH, **flags}), 0)
+    assert environment_spec(env).can_snapshot == can_be_saved
