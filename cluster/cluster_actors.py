@@ -26,7 +26,7 @@ from replay.row_layout import Rows
 from run_files.metrics import JsonValue
 from workers import actors as local_actors
 from workers.actors import Actors
-from workers.memory.shared_weights import SharedWeights
+from workers.shared_weights import SharedWeights
 from workers.worker import PlaySetup
 
 STATUS_SECONDS = 1.0

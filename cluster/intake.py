@@ -147,8 +147,6 @@ class RoundIntake:
         """At most `limit` unrolls `[nbytes]` of the oldest round; each is valid until the next one is taken."""
         name, unrolls = self._rounds[0]
         node, given = self.nodes.named(name), 0
-        if not self._unrolls_taken:
-            self.flow_control.learner_starts_round()
         while given < limit and self._unrolls_taken < len(unrolls):
             self._codec.decode(unrolls[self._unrolls_taken], self._row)
             self._unrolls_taken += 1

@@ -21,7 +21,7 @@ from cluster.nodes import one_line
 from options.rules import UsageError, counted
 from processes.messages import Kind
 from processes.printed import KindsOfErrors
-from workers.random_streams import stream_of
+from workers.randomness import stream_of
 
 WEIGHTS_SECONDS = 0.1  # between two copies of the weights for the nodes
 START_SECONDS = 120.0  # in which a node has to prepare its games

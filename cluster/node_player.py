@@ -31,9 +31,9 @@ from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from workers.actors import make_pool
 from workers.flow_control import PlayOnRequest
-from workers.memory.shared_weights import SharedWeights
+from workers.shared_array import make_times
+from workers.shared_weights import SharedWeights
 from workers.worker import PlaySetup
-from workers.worker_clock import WorkerTimes
 from workers.worker_pool import WorkerPool
 from wrappers.any_environment.creation import find_environment, import_module
 from wrappers.environment import MakeEnvironment
@@ -158,7 +158,7 @@ class NodePlayer:
         if self._pool is None:
             torch.set_num_threads(1)  # the cores are the workers'
             keep_freed_memory()
-            times = WorkerTimes(self._setup.machine.worker_count + 1)
+            times = make_times(self._setup.machine.worker_count + 1)
             self._pool = make_pool(self._setup, self._weights, times, self._notices.append, self._flow_control)
             asyncio.get_running_loop().add_reader(self._pool.fileno(), self._serve)
             self._watch = asyncio.create_task(self._look_after_workers())

@@ -14,7 +14,7 @@ from option_flags import EnvironmentOptions
 from options.presets import is_noframeskip
 from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import PolicyInputs
-from workers.random_streams import stream_of
+from workers.randomness import stream_of
 from workers.rollout import each_action
 from wrappers.environment import MakeWatchedEnvironment, as_observation
 

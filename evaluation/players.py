@@ -17,9 +17,8 @@ from processes.inside import Heartbeat
 from processes.messages import Kind, receive, send
 from processes.pool import ChildPool, Ended, Member, WorkersFailedError
 from replay.unroll_layout import UnrollLayout
-from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.realtime.inference import RealtimeSetup
-from workers.realtime.requirements import latency_model
+from workers.shared_weights import NewestWeights, SharedWeights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +65,10 @@ class PlayerProcess:
             layout=self.layout,
             compute_dtype=self.compute_dtype,
             weights=self.weights,
-            latency=latency_model(self.realtime),
             processes=self.inference_processes,
             timeout=self.timeout,
             seed=self.series.seed,
+            greedy=self.series.greedy,
         )
 
 

@@ -7,7 +7,6 @@ from typing import NoReturn
 
 import numpy as np
 
-from agents.distributions import distribution_of
 from evaluation.parallel_games import IDLE, GameResult, GameSeries, RunningGame, game_streams
 from option_flags import RealtimeOptions
 from processes.messages import Kind, receive, send
@@ -22,6 +21,7 @@ class TestBook(Book):
     """Collects the results of test games. A game pauses when it has ended, and its place is free again."""
 
     __test__ = False  # otherwise pytest would collect the class as tests
+    plays_on = False
 
     def __init__(self, take_finished_games: Sequence[Callable[[], Sequence[tuple[float, int]]]], logged: int) -> None:
         """Games whose number is below `logged` keep a log."""
@@ -29,7 +29,6 @@ class TestBook(Book):
         self._logged = logged
         self._running: list[RunningGame | None] = [None] * len(take_finished_games)
         self._results: list[GameResult] = []
-        self._was_cut = False  # the game of the latest frame, by its time limit
 
     def begin(self, game: int, rng: np.random.Generator) -> int:
         """Take a free place for a game; returns its index."""
@@ -42,22 +41,17 @@ class TestBook(Book):
         results, self._results = self._results, []
         return results
 
-    def played(self, game: int, frame: PlayedFrame) -> None:
+    def played(self, game: int, frame: PlayedFrame, missed: bool) -> None:
         running = self._running[game]
         assert running is not None
-        self._was_cut = frame.cut
         if running.game < self._logged:
             running.actions.append(frame.action)
             running.values.append(np.nan if frame.register is None else frame.register.value)
             running.ages.append(IDLE if frame.age is None else frame.age)
-
-    def episode_over(self, game: int) -> bool:
-        running = self._running[game]
-        assert running is not None
-        finished = self._take_finished_games[game]()[-1]
-        self._results.append(running.result(finished, self._was_cut, np.dtype(np.uint8)))
-        self._running[game] = None
-        return False
+        if frame.ended:
+            finished = self._take_finished_games[game]()[-1]
+            self._results.append(running.result(finished, frame.cut, np.dtype(np.uint8)))
+            self._running[game] = None
 
 
 def as_trained(realtime: RealtimeOptions, action_ms: float | None) -> RealtimeOptions:
@@ -74,7 +68,6 @@ def play_in_real_time(
     series: GameSeries, setup: RealtimeSetup, parent: Connection, alive: Callable[[], None]
 ) -> NoReturn:
     """Play each game whose number arrives, until the parent closes the connection. `alive` is called often."""
-    distribution = distribution_of(setup.layout)
     environments = []
     for _ in range(series.slots):
         environments.append(series.make_environment(setup.environment, 0))
@@ -82,13 +75,7 @@ def play_in_real_time(
     book = TestBook([env.get_wrapper_attr("take_finished_games") for env in environments], series.logged)
     # Each test game brings its own random numbers.
     games = [ClockedGame(env, np.random.default_rng(), setup.environment) for env in environments]
-    session = RealtimeSession(
-        setup,
-        games,
-        book,
-        parent,
-        choose=lambda decision: distribution.most_likely(decision.logits) if series.greedy else decision.actions,
-    )
+    session = RealtimeSession(setup, games, book, parent)
     while True:
         alive()
         if session.step(LONGEST_WAIT):

@@ -32,8 +32,8 @@ from reports.run_header import protocol_in_words
 from reports.scoreboard import TestStatus, result_lines
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.inherited_options import check_playable
-from workers.memory.shared_weights import SharedWeights
-from workers.realtime.requirements import check_realtime
+from workers.realtime.timing import check_realtime
+from workers.shared_weights import SharedWeights
 from wrappers.environment import MakeWatchedEnvironment
 
 POLL_SECONDS = 0.1  # longest time between two checks for signals, and between two updates of the display

@@ -13,7 +13,7 @@ from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import Checkpoint, checkpoint_name, find_checkpoint
 from run_files.run_folder import CHECKPOINTS
-from workers.random_streams import stream_of
+from workers.randomness import stream_of
 
 CORES_PER_LEARNER = 4  # on CPUs: up to here, one learner keeps up with its workers (docs/performance.md)
 UNROLLS_PER_GPU = 8  # with fewer, an update is hardly shorter (docs/performance.md)

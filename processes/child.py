@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from processes.handover import Packed
+from processes.handover import packed
 from processes.inside import ASK_WHERE
 from processes.messages import Kind, send
 from processes.printed import Printed
@@ -147,8 +147,7 @@ def start_child(work: Any, name: str, launch: Launch = spawn, logs: Path | None 
     What it prints goes to a file in the folder `logs`, with its name.
     """
     with ExitStack() as always, ExitStack() as on_error:
-        packed = Packed([str(Path(place).absolute()) for place in sys.path], work)
-        always.callback(packed.close)
+        content, *handed = always.enter_context(packed([str(Path(place).absolute()) for place in sys.path], work))
         connection, child_end = Pipe()
         always.enter_context(child_end)
         on_error.enter_context(connection)
@@ -157,7 +156,6 @@ def start_child(work: Any, name: str, launch: Launch = spawn, logs: Path | None 
         on_error.callback(os.close, lifeline)
         printed = Printed(None if logs is None else logs / f"{file_name(name)}.txt")
         on_error.callback(printed.close)
-        content, *handed = packed.files
         files = [content, child_end.fileno(), child_lifeline, printed.file, *handed]
         child = Child(launch(name, files), connection, lifeline, printed)
         on_error.pop_all()

@@ -4,6 +4,8 @@ import io
 import os
 import pickle
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -18,39 +20,27 @@ class Handle:
         raise TypeError("open files can only be handed to a child process")
 
 
-class Packed:
-    """A value for a child: `files` are its content, to be read by `unpack`, and then the files that it refers to.
+@contextmanager
+def packed(*values: Any) -> Iterator[list[int]]:
+    """Yield the files for a child: the pickled values, to be read by `unpack`, and the files that they refer to.
 
-    Pipes in the value belong to the child: `close` closes them here.
+    Pipes in the values belong to the child: afterwards they are closed here.
     """
-
-    def __init__(self, *values: Any) -> None:
-        content = io.BytesIO()
-        self._pipes: list[Connection] = []
-        handed: list[int] = []
-        try:
-            for value in values:
-                _Pickler(content, handed, self._pipes).dump(value)
-            self._content = nameless_file()
-        except BaseException:
-            self._close_pipes()
-            raise
-        self.files = [self._content, *handed]
-        with os.fdopen(os.dup(self._content), "wb") as writer:
+    content = io.BytesIO()
+    files: list[int] = []
+    with ExitStack() as stack:
+        for value in values:
+            _Pickler(content, files, stack).dump(value)
+        file = nameless_file()
+        stack.callback(os.close, file)
+        with os.fdopen(os.dup(file), "wb") as writer:
             writer.write(content.getbuffer())
             writer.seek(0)  # also for the child, which shares this position
-
-    def close(self) -> None:
-        os.close(self._content)
-        self._close_pipes()
-
-    def _close_pipes(self) -> None:
-        for pipe in self._pipes:
-            pipe.close()
+        yield [file, *files]
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, content: io.BytesIO, files: list[int], pipes: list[Connection]) -> None:
+    def __init__(self, content: io.BytesIO, files: list[int], pipes: ExitStack) -> None:
         super().__init__(content)
         self._files, self._pipes = files, pipes
 
@@ -58,7 +48,7 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, Handle):
             self._files.append(value.file)
         elif isinstance(value, Connection):
-            self._pipes.append(value)
+            self._pipes.enter_context(value)
             self._files.append(value.fileno())
         else:
             return None

@@ -26,26 +26,25 @@ class Kind(IntEnum):
     SLOT_FILLED = 2  # worker → learner: the slot `index` holds whole unrolls
     SNAPSHOT_REQUEST = 3  # learner → worker that waits for a slot: send a snapshot
     SNAPSHOT = 4  # worker → learner: its state. Payload: plain values
-    ACTION_REQUEST = 5  # worker → inference server: the rows of the group `index` hold requests
-    ACTION_RESULT = 6  # inference server → worker: the rows of the group `index` hold results
-    WORKER_PIPE = 7  # learner → inference server: the file is a pipe to the worker `index`
-    HEARTBEAT = 8  # child → parent: it runs; from the inference server, `index` is 1 once it has returned a result;
+    ACTION_REQUEST = 5  # worker → inference server: the rows of a group hold requests; see `RemotePolicy` for `index`
+    ACTION_RESULT = 6  # inference server → worker: the rows of this group hold results
+    HEARTBEAT = 7  # child → parent: it runs; from the inference server, `index` is 1 once it has returned a result;
     # from one that makes a film, the percent that are done
-    GAME = 9  # parent → player: play the game `index`; parent → recorder: film the game in the payload
-    RESULT = 10  # child → parent: the payload is the result of a task
-    ERROR = 11  # child → parent: the child ends because of an exception; the payload is its traceback
-    PICTURE_REQUEST = 12  # parent → live game: send a picture; `index` is 1 for one with saliency
-    PICTURE = 13  # live game → parent: the payload is the picture, or a sentence that says why there is none
-    ROUNDS_WANTED = 14  # learner → gateway of a cluster: so many rounds in all may have been asked of other nodes
-    ROUND = 15  # gateway → learner: the file has compressed unrolls; the payload is the name of a node, and their sizes
-    NODE_FIGURES = 17  # gateway → learner: the payload is the figures of nodes
-    NOTICE = 18  # gateway → learner: the payload is a sentence for the console
-    COMMAND = 19  # gateway → learner: the payload is save or stop
-    RUN_STATUS = 20  # learner → gateway: the payload is the name of the run and its state in one line
-    FAILED_RESETS = 21  # worker → learner: `index` resets failed and were tried again; the payload says how the latest
+    GAME = 8  # parent → player: play the game `index`; parent → recorder: film the game in the payload
+    RESULT = 9  # child → parent: the payload is the result of a task
+    ERROR = 10  # child → parent: the child ends because of an exception; the payload is its traceback
+    PICTURE_REQUEST = 11  # parent → live game: send a picture; `index` is 1 for one with saliency
+    PICTURE = 12  # live game → parent: the payload is the picture, or a sentence that says why there is none
+    ROUNDS_WANTED = 13  # learner → gateway of a cluster: so many rounds in all may have been asked of other nodes
+    ROUND = 14  # gateway → learner: the file has compressed unrolls; the payload is the name of a node, and their sizes
+    NODE_FIGURES = 15  # gateway → learner: the payload is the figures of nodes
+    NOTICE = 16  # gateway → learner: the payload is a sentence for the console
+    COMMAND = 17  # gateway → learner: the payload is save or stop
+    RUN_STATUS = 18  # learner → gateway: the payload is the name of the run and its state in one line
+    FAILED_RESETS = 19  # worker → learner: `index` resets failed and were tried again; the payload says how the latest
 
 
-WITH_FILE = (Kind.WORKER_PIPE, Kind.ROUND)
+WITH_FILE = (Kind.ROUND,)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from machine.device import gpu_memory_mb, gpu_utilization
 from run_files.metrics import JsonValue
-from workers.worker_clock import CPU, STAGES, WorkerTimes
+from workers.shared_array import CPU, STAGES, SharedArray
 from workers.worker_pool import WorkerPool
 
 MEMORY_SECONDS = 5.0  # between two measurements of memory: with many workers, each takes milliseconds
@@ -29,7 +29,7 @@ class _Mark(NamedTuple):
 class MachineLoad:
     """Measures since the latest report, and since the start of the run."""
 
-    def __init__(self, times: WorkerTimes, pool: WorkerPool, device: torch.device) -> None:
+    def __init__(self, times: SharedArray, pool: WorkerPool, device: torch.device) -> None:
         self._times = times
         self._pool = pool
         self._device = device
@@ -40,7 +40,7 @@ class MachineLoad:
         psutil.cpu_percent()  # the next call measures from here
 
     def _mark(self) -> _Mark:
-        return _Mark(time.monotonic(), time.process_time(), self._times.totals())
+        return _Mark(time.monotonic(), time.process_time(), self._times.array.sum(axis=0))
 
     def tick(self, now: float) -> None:
         """Sample the GPU, whose gauge covers the latest second at most."""
@@ -95,7 +95,7 @@ class MachineLoad:
         return 100 * learner / seconds, 100 * workers / seconds
 
     def _shares_since(self, mark: _Mark) -> dict[str, float | None]:
-        spent = (self._times.totals() - mark.workers)[:CPU]
+        spent = (self._times.array.sum(axis=0) - mark.workers)[:CPU]
         whole = float(spent.sum())
         return {name: float(part) / whole if whole else None for name, part in zip(STAGES, spent, strict=True)}
 

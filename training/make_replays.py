@@ -20,7 +20,7 @@ from replay.storage import CompressedStorage, RawStorage, Storage, UnrollCodec
 from replay.strategies import STRATEGIES
 from replay.unroll_layout import UnrollLayout
 from training.run import Run
-from workers.random_streams import stream_of
+from workers.randomness import stream_of
 
 
 def make_mix(run: Run) -> Mix:

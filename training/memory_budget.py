@@ -11,7 +11,7 @@ from options.rules import UsageError
 from replay.row_layout import Rows
 from replay.storage import BLOB_OVERHEAD, UnrollCodec
 from replay.unroll_layout import UnrollLayout
-from workers.exploration import random_action
+from workers.randomness import random_action
 from wrappers.environment import MakeEnvironment, as_observation
 
 SAMPLED_STEPS = 300

@@ -22,7 +22,7 @@ from run_files.run_folder import VIDEOS
 from training.checkpoint_saver import CheckpointSaver
 from training.run import Run
 from training.summary import write_summary
-from workers.memory.shared_weights import SharedWeights
+from workers.shared_weights import SharedWeights
 
 WAIT_SECONDS = 0.1
 

@@ -36,7 +36,7 @@ from training.progress import Progress
 from training.resume import Resume, load_weights, plan_resume, plan_updates
 from workers.actors import Actors
 from workers.delayed_rollout import rounds_behind
-from workers.realtime.requirements import check_realtime, open_unrolls
+from workers.realtime.timing import check_realtime, open_unrolls
 from wrappers.environment import EnvironmentSpec, MakeWatchedEnvironment
 
 OF_PICTURES = ("frames_stacked", "grayscaling_frames", "frame_scale_resolution", "largest_pixel")

@@ -13,23 +13,21 @@ from processes.pool import ChildPool
 from replay.row_layout import Rows
 from run_files.metrics import JsonValue
 from workers.flow_control import FlowControl, Lockstep, PlayOnDemand
-from workers.inference.rows import InferenceRows
-from workers.inference.server import InferenceServer
-from workers.memory.shared_array import SharedArray
-from workers.memory.shared_weights import SharedWeights, WeightPublisher, make_publisher
-from workers.realtime.worker import RealtimeWorker
-from workers.round_queue import RoundQueue
+from workers.inference_server import InferenceServer
+from workers.policy_inputs import InferenceRows
+from workers.realtime.session import RealtimeWorker
+from workers.shared_array import SharedArray, make_times
+from workers.shared_weights import SharedWeights, WeightPublisher, make_publisher
 from workers.worker import Place, PlaySetup, SharedMemory, Worker
-from workers.worker_clock import WorkerTimes
 from workers.worker_pool import WorkerPool
 
 
 class Actors:
     """The worker pool, and the publisher that gives the learner's weights to the workers."""
 
-    def __init__(self, pool: WorkerPool, publisher: WeightPublisher, times: WorkerTimes, lockstep: bool) -> None:
+    def __init__(self, pool: WorkerPool, publisher: WeightPublisher, times: SharedArray, lockstep: bool) -> None:
         self.pool = pool  # the workers of this machine
-        self.times = times
+        self.times = times  # of `make_times`
         self.lockstep = lockstep  # workers play only while the learner waits, for exactly repeatable runs
         self.publisher = publisher
 
@@ -77,14 +75,14 @@ def make_actors(
     publisher = make_publisher(network, weights, at_once=lockstep)
     publisher.post(version)
     publisher.deliver(wait=True)
-    times = WorkerTimes(setup.machine.worker_count + 1)  # the last row is for an inference server
+    times = make_times(setup.machine.worker_count + 1)  # the last row is for an inference server
     return Actors(make_pool(setup, weights, times, announce, snapshot=snapshot), publisher, times, lockstep)
 
 
 def make_pool(
     setup: PlaySetup,
     weights: SharedWeights,
-    times: WorkerTimes,
+    times: SharedArray,
     announce: Callable[[str], None],
     flow_control: FlowControl | None = None,
     snapshot: dict[str, Any] | None = None,
@@ -97,10 +95,12 @@ def make_pool(
     options, lockstep = config.workers, config.run.reproducible
     workers, slots_each = machine.worker_count, machine.slots_per_worker
     slots = SharedArray((workers, slots_each, options.envs_per_worker, layout.nbytes))
-    rows, server = None, None
+    rows, make_server = None, None
     if options.inference == "learner":
         rows = InferenceRows(layout, workers, options.envs_per_worker)
-        server = InferenceServer(config.network, machine.precision, machine.device, rows, weights, times, lockstep)
+        make_server = partial(
+            InferenceServer, config.network, machine.precision, machine.device, rows, weights, times, lockstep
+        )
     if flow_control is None:
         flow_control = Lockstep(workers) if lockstep else PlayOnDemand(workers * slots_each)
     kind = RealtimeWorker if config.environment.in_real_time else Worker
@@ -116,4 +116,4 @@ def make_pool(
         budget=options.worker_restart_budget,
         start=partial(start_child, logs=setup.logs),
     )
-    return WorkerPool(children, make_worker, RoundQueue(slots.array, flow_control), server, snapshot)
+    return WorkerPool(children, make_worker, slots.array, flow_control, make_server, snapshot)

@@ -17,7 +17,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.policies import ActingPolicy
 from workers.rollout import Rollout, SeededEnvironment
-from workers.worker_clock import WorkerClock
+from workers.shared_array import WorkerClock
 from wrappers.atari import reward_clipping
 
 

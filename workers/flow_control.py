@@ -33,11 +33,8 @@ class FlowControl:
         """A worker has filled a slot. Return the slots that the learner can take now, in order."""
         return [filled]
 
-    def learner_starts_round(self) -> None:
-        """The learner starts to take the unrolls of the oldest delivered round."""
-
     def unrolls_taken(self, taken: int, of: int) -> None:
-        """The learner has taken so many unrolls of this round."""
+        """The learner has taken so many unrolls of the oldest delivered round."""
 
 
 class PlayOnDemand(FlowControl):
@@ -113,7 +110,14 @@ class PlayOnDemand(FlowControl):
         self._delivered.append(self._finished + self._part)
         return [filled]
 
-    def learner_starts_round(self) -> None:
+    def unrolls_taken(self, taken: int, of: int) -> None:
+        if taken == 1:
+            self._start_round()
+        self._part = taken / of
+        if taken == of:
+            self._finished, self._part = self._finished + 1, 0.0
+
+    def _start_round(self) -> None:
         self._is_waiting = False
         waited = self._finished + self._part - self._delivered.popleft()
         self._rounds_seen += 1
@@ -124,11 +128,6 @@ class PlayOnDemand(FlowControl):
             self._has_fallen = self._has_fallen or fall > 0
             before, self._limit = self._limit, max(min(1.0, self._limit), self._limit - fall)
             self._start_counting(skipped=math.ceil(before) if fall else 0)
-
-    def unrolls_taken(self, taken: int, of: int) -> None:
-        self._part = taken / of
-        if taken == of:
-            self._finished, self._part = self._finished + 1, 0.0
 
 
 class PlayOnRequest(FlowControl):

@@ -1,17 +1,18 @@
 """The policy that chooses a worker's actions: a copy of the network in its process, or the inference server."""
 
+import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Protocol
 
 import torch
 
-from agents.acting import Actor, ActorState, Decision
+from agents.acting import Actor, Decision
 from processes.messages import Kind, receive, send
 from replay.unroll_layout import UnrollLayout
-from workers.inference.rows import InferenceRows
-from workers.policy_inputs import PolicyInputs
+from workers.policy_inputs import InferenceRows, PolicyInputs
 
 
 class ActingPolicy(Protocol):
@@ -69,49 +70,45 @@ class LocalPolicy:
 class RemotePolicy:
     """Sends requests to the inference server, so that the worker can step one group while it waits for the other.
 
-    Each worker process has its own pipe, so a replacement never receives results that the process before it requested.
+    A worker's processes share a pipe, one after the other. Each numbers its groups anew, so that it never takes a
+    result that the process before it requested.
     """
 
-    def __init__(self, rows: InferenceRows, worker: int, server: Connection) -> None:
+    def __init__(self, rows: InferenceRows, worker: int, server: Connection, restart_index: int = 0) -> None:
         *halves, self._extra_row = rows.groups
         self.groups: Sequence[slice] = halves
         self._server = server
-        requests = rows.requests[worker]
-        requests[:] = 0
-        fields = rows.request_layout.arrays(requests)
-        state = ActorState(
-            *(torch.from_numpy(fields[name]) for name in ("lstm_state", "previous_action", "previous_reward"))
-        )
+        self._first = restart_index * len(rows.groups)  # the number of group 0 in messages of this process
+        rows.requests[worker] = 0
+        self._all_inputs = rows.inputs(worker)
         for e in range(rows.environments):
-            state.restart(e)
-        vectors, uniforms = (torch.from_numpy(fields[name]) for name in ("vector", "uniform"))
-        self._all_inputs = PolicyInputs(fields["observation"], vectors, state, uniforms)
+            self._all_inputs.state.restart(e)
         self.inputs = self._all_inputs.select(slice(0, rows.environments))
-        results = rows.result_layout.arrays(rows.results[worker])
-        names = ("action", "logits", "value", "features", "lstm_state")
-        tensors = [torch.from_numpy(results[name]) for name in names]
-        self._decisions = [Decision(*(tensor[group] for tensor in tensors)) for group in rows.groups]
-        self._versions = [results["weight_version"][group] for group in rows.groups]
-        self._arrived: set[int] = set()  # groups whose result arrived during the wait for another group
+        decision, versions = rows.decisions(worker)
+        self._decisions = [Decision(*(part[group] for part in decision)) for group in rows.groups]
+        self._versions = [versions[group] for group in rows.groups]
+        self._arrived: set[int] = set()  # numbers of groups whose result arrived during the wait for another group
 
     def refresh(self) -> None:
         """Nothing to do: the server loads the newest weights before each batch."""
 
     def request(self, group: int) -> None:
-        send(self._server, Kind.ACTION_REQUEST, group)
+        with suppress(BrokenPipeError):  # `result` notices it
+            send(self._server, Kind.ACTION_REQUEST, self._first + group)
 
     def result(self, group: int) -> tuple[Decision, int]:
-        while group not in self._arrived:
-            self._arrived.add(receive(self._server).index)
-        self._arrived.remove(group)
+        while self._first + group not in self._arrived:
+            try:
+                self._arrived.add(receive(self._server).index)
+            except (EOFError, ConnectionResetError):
+                signal.pause()  # the server has ended, and the learner ends this process with it
+                raise
+        self._arrived.remove(self._first + group)
         return self._decisions[group], int(self._versions[group][0])
 
     def value_of(self, environment: int) -> float:
         own = self.inputs.select(slice(environment, environment + 1))
-        extra = self._all_inputs.select(self._extra_row)
-        extra.observations[:], extra.vectors[:] = own.observations, own.vectors
-        for name, value in vars(own.state).items():
-            getattr(extra.state, name)[:] = value
+        self._all_inputs.select(self._extra_row).copy_from(own)
         group = len(self.groups)
         self.request(group)
         return float(self.result(group)[0].values)

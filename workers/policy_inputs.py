@@ -2,8 +2,11 @@
 
 Environments return their newest frame alone; the stacks are kept here, pixel by pixel (channels last), as networks read
 them. In the network the same reordering would take a seventh of the time of a forward pass.
+
+Where another process chooses the actions, what it sees and what it has chosen are rows in memory that both sides share.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.acting import ActorState
+from agents.acting import ActorState, Decision
+from replay.row_layout import Declared, RowLayout, Rows
 from replay.unroll_layout import UnrollLayout
+from workers.shared_array import SharedArray
 from wrappers.environment import Observation
+
+DECISION = ("action", "logits", "value", "features", "lstm_state")  # the fields of a result, in the order of `Decision`
 
 Observations = NDArray[np.uint8]  # [..., H, W, S*C]
 
@@ -48,6 +55,12 @@ class PolicyInputs:
             add_frame(self.observations[environment], seen.frame, starts)
         if seen.vector.size:
             self.vectors.numpy()[environment] = seen.vector
+
+    def copy_from(self, other: "PolicyInputs") -> None:
+        """Take over the inputs of as many other environments."""
+        self.observations[:], self.vectors[:], self.uniforms[:] = other.observations, other.vectors, other.uniforms
+        for name, value in vars(other.state).items():
+            getattr(self.state, name)[:] = value
 
     def select(self, environments: slice) -> "PolicyInputs":
         """The inputs of some environments, in the same memory."""
@@ -92,3 +105,92 @@ def as_stacks(observations: Observations, layout: UnrollLayout) -> NDArray[Any]:
 def as_batch(observations: torch.Tensor) -> torch.Tensor:
     """The shape that networks take, on any device: `[E, H, W, S*C]` → `[E, S*C, H, W]`, the same memory."""
     return observations.permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class RequestLayout(RowLayout):
+    """What the policy needs to choose an action for one environment."""
+
+    layout: UnrollLayout
+
+    @property
+    def declared(self) -> Sequence[Declared]:
+        return [
+            ("observation", observation_shape(self.layout), "uint8"),
+            ("vector", (self.layout.vector_length,), "float32"),
+            ("uniform", self.layout.action_shape, "float64"),
+            ("lstm_state", (2, self.layout.lstm_size), "float32"),
+            ("previous_action", self.layout.action_shape, self.layout.action_dtype),
+            ("previous_reward", (), "float32"),
+        ]
+
+
+@dataclass(frozen=True)
+class ResultLayout(RowLayout):
+    """What the policy computed for one environment, and the version of its weights."""
+
+    layout: UnrollLayout
+
+    @property
+    def declared(self) -> Sequence[Declared]:
+        return [
+            ("action", self.layout.action_shape, "float32" if self.layout.action_kind == "gaussian" else "int64"),
+            ("logits", (self.layout.action_count,), "float32"),
+            ("value", (), "float32"),
+            ("features", (self.layout.feature_size,), "float16"),
+            ("lstm_state", (2, self.layout.lstm_size), "float32"),
+            ("weight_version", (), "int64"),
+        ]
+
+
+class InferenceRows:
+    """Shared rows `[worker, environment + 1, nbytes]` of requests and of results.
+
+    A worker's environments form two groups, so that it can step one while it waits for the other; a single environment
+    forms one group. The extra row is a group of its own, for the value of a state that a time limit cut off. A group's
+    rows belong to the worker until it sends a request, then to the server until it sends the result.
+    """
+
+    def __init__(self, layout: UnrollLayout, workers: int, environments: int) -> None:
+        self.layout = layout
+        self.workers = workers
+        self.environments = environments
+        self.request_layout, self.result_layout = RequestLayout(layout), ResultLayout(layout)
+        self._requests = SharedArray((workers, environments + 1, self.request_layout.nbytes))
+        self._results = SharedArray((workers, environments + 1, self.result_layout.nbytes))
+
+    @property
+    def requests(self) -> Rows:
+        return self._requests.array
+
+    @property
+    def results(self) -> Rows:
+        return self._results.array
+
+    def inputs(self, worker: int) -> PolicyInputs:
+        """The requests of a worker, the extra one too, as inputs in the same memory."""
+        fields = self.request_layout.arrays(self.requests[worker])
+        tensors = {name: torch.from_numpy(array) for name, array in fields.items()}
+        return PolicyInputs(fields["observation"], tensors["vector"], state_in(tensors), tensors["uniform"])
+
+    def decisions(self, worker: int) -> tuple[Decision, torch.Tensor]:
+        """The results of a worker, the extra one too, and the versions of their weights, in the same memory."""
+        results = self.result_layout.tensors(torch.from_numpy(self.results[worker]))
+        return Decision(*(results[name] for name in DECISION)), results["weight_version"]
+
+    @property
+    def groups(self) -> tuple[slice, ...]:
+        """The groups of environments; the last one is the extra row."""
+        count, half = self.environments, (self.environments + 1) // 2
+        halves = (slice(0, half), slice(half, count)) if count > 1 else (slice(0, 1),)
+        return (*halves, slice(count, count + 1))
+
+    @property
+    def largest_batch(self) -> int:
+        """Rows in a batch with one group of each worker."""
+        return self.workers * max(1, (self.environments + 1) // 2)
+
+
+def state_in(request: Mapping[str, torch.Tensor]) -> ActorState:
+    """The fields of requests that are an actor's state."""
+    return ActorState(request["lstm_state"], request["previous_action"], request["previous_reward"])

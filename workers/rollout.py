@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from agents.acting import Decision
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from workers.exploration import HeldActions
 from workers.policies import ActingPolicy
 from workers.policy_inputs import as_stacks
-from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
+from workers.randomness import HeldActions
+from workers.shared_array import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
 from wrappers.environment import FAILED_RESETS, Observation, as_observation, environment_spec
 
 

@@ -19,14 +19,12 @@ from processes.messages import Kind, receive, send
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.delayed_rollout import DelayedRollout
-from workers.exploration import HeldActions, explores
-from workers.inference.rows import InferenceRows
-from workers.memory.shared_array import SharedArray
-from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.policies import ActingPolicy, LocalPolicy, RemotePolicy
-from workers.random_streams import stream_of
+from workers.policy_inputs import InferenceRows
+from workers.randomness import HeldActions, explores, stream_of
 from workers.rollout import Rollout, SeededEnvironment
-from workers.worker_clock import REST, WAITING, WorkerClock, WorkerTimes
+from workers.shared_array import REST, WAITING, SharedArray, WorkerClock
+from workers.shared_weights import NewestWeights, SharedWeights
 from wrappers.any_environment.adapter import SpreadStarts
 from wrappers.environment import MakeEnvironment
 
@@ -49,9 +47,9 @@ class PlaySetup:
 class SharedMemory:
     """What the workers of one machine share with each other and with the learner."""
 
-    slots: SharedArray  # [worker, slot, environment, nbytes], see `RoundQueue`
+    slots: SharedArray  # [worker, slot, environment, nbytes], see `WorkerPool`
     weights: SharedWeights
-    times: WorkerTimes  # a row for each worker, and one for the inference server
+    times: SharedArray  # `make_times`: a row for each worker, and one for the inference server
     inference: InferenceRows | None = None  # with --inference=learner
 
 
@@ -81,7 +79,7 @@ class Worker:
     def run(self, connection: Connection) -> None:
         use_one_thread()
         config, layout = self.setup.config, self.setup.layout
-        clock = WorkerClock(self.memory.times.seconds[self.place.worker])
+        clock = WorkerClock(self.memory.times.array[self.place.worker])
         # The time that the learner waits for an answer is then a limit for one step of the environments.
         alive = Heartbeat(connection)
         environments = self.make_environments(alive)
@@ -109,7 +107,7 @@ class Worker:
     def _make_policy(self) -> ActingPolicy:
         """The inference server if there is one, else a copy of the network."""
         if self.memory.inference is not None and self.place.server is not None:
-            return RemotePolicy(self.memory.inference, self.place.worker, self.place.server)
+            return RemotePolicy(self.memory.inference, self.place.worker, self.place.server, self.place.restart_index)
         config, layout = self.setup.config, self.setup.layout
         actor = Actor(ActorCritic(config.network, layout, self.setup.machine.worker_precision))
         newest = NewestWeights(self.memory.weights, actor, torch.device("cpu"))

@@ -19,9 +19,8 @@ from tests.benchmarks.stages import Bench
 from training.loop import POLL_SECONDS
 from training.make_replays import make_replays
 from workers.flow_control import PlayOnDemand
-from workers.memory.shared_array import SharedArray
-from workers.memory.shared_weights import SharedWeights, make_publisher
-from workers.round_queue import RoundQueue
+from workers.shared_array import SharedArray
+from workers.shared_weights import SharedWeights, make_publisher
 from workers.worker_pool import WorkerPool
 
 DRAIN, MIX, LEARN = "drain", "drain and mix", "drain, mix, update, publish"
@@ -91,7 +90,8 @@ def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
     pool = WorkerPool(
         children,
         lambda place: RecordedWorker(recording, delivered, slots, place.worker),
-        RoundQueue(slots.array, PlayOnDemand(workers * slots.array.shape[1])),
+        slots.array,
+        PlayOnDemand(workers * slots.array.shape[1]),
     )
     with closing(recording), closing(slots), closing(delivered), closing(pool):
         end = time.monotonic() + START_SECONDS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from processes.messages import Kind, receive, send
-from workers.memory.shared_array import SharedArray
+from workers.shared_array import SharedArray
 
 
 @dataclass(frozen=True)

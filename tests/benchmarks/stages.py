@@ -27,7 +27,7 @@ from tests.benchmarks.environment import WIDTH, Actions, by_hand, our_chain, vec
 from tests.benchmarks.recording import make_rollout, record_untrained
 from tests.benchmarks.timing import Stage
 from training.train import records_updates
-from workers.memory.shared_weights import NOT_PUBLISHED, SharedWeights, make_publisher
+from workers.shared_weights import NOT_PUBLISHED, SharedWeights, make_publisher
 from wrappers.atari import make_atari
 
 BY_HAND, CHAIN, VECTOR = "ALE by hand", "our chain", f"AtariVectorEnv, {WIDTH} games"

@@ -5,18 +5,18 @@ python -m tests.benchmarks.staggering_plot [--fps=60] [--sigma=0.3] [--output=st
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
+from numpy.typing import NDArray
 
 from reports.panels import COLOURS
 from reports.plot import FAINT_INK, INK, short_count, style_axes, write_picture
 from tests.workers.realtime.simulation import Timing, measure, simulate
-from workers.realtime.latency import LatencyModel
 from workers.realtime.schedule import RULES, needed_processes
 
 # The frames of 1/60 s that an inference of each network takes: the delays in the README of CERC-AAI/realtime_rl.
@@ -26,6 +26,16 @@ INFERENCES = 40  # of each process, of which the first third is left out
 STYLES = {"none": "no staggering", "max": "spaced by the longest time", "mean": "spaced by the mean"}
 
 
+class LogNormal(NamedTuple):
+    """Inference times whose logarithm is normal with deviation `sigma`."""
+
+    mean: float  # of the times, in milliseconds
+    sigma: float
+
+    def sample(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
+        return random.lognormal(np.log(self.mean) - self.sigma**2 / 2, self.sigma, count)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fps", type=float, default=60.0, help="frames of the game in a second")
@@ -33,14 +43,14 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("staggering.png"))
     given = parser.parse_args()
     frame = 1000 / given.fps
-    models = {name: LatencyModel("lognormal", (frames * 1000 / 60, given.sigma)) for name, frames in NETWORKS.items()}
+    models = {name: LogNormal(frames * 1000 / 60, given.sigma) for name, frames in NETWORKS.items()}
     timings = {name: simulated(model, frame, seed=1) for name, model in models.items()}
     write_picture(given.output, draw(models, timings, frame))
     for name, model in models.items():
         print(summary(name, model, timings[name], frame))
 
 
-def simulated(model: LatencyModel, frame: float, seed: int) -> dict[str, list[Timing]]:
+def simulated(model: LogNormal, frame: float, seed: int) -> dict[str, list[Timing]]:
     """The timing by each rule for each number in PROCESSES; all rules get the same inference times."""
     random = np.random.default_rng(seed)
     drawn = model.sample(random, PROCESSES[-1] * INFERENCES).reshape(-1, INFERENCES)
@@ -53,7 +63,7 @@ def simulated(model: LatencyModel, frame: float, seed: int) -> dict[str, list[Ti
     return timings
 
 
-def summary(name: str, model: LatencyModel, timings: dict[str, list[Timing]], frame: float) -> str:
+def summary(name: str, model: LogNormal, timings: dict[str, list[Timing]], frame: float) -> str:
     """How many of the simulated processes each rule needs to act in 99% of the frames."""
     words = []
     for rule, of_rule in timings.items():
@@ -63,7 +73,7 @@ def summary(name: str, model: LatencyModel, timings: dict[str, list[Timing]], fr
     return f"{name}: {model.mean:,.0f} ms, ⌈mean / frame⌉ = {needed}; act in 99% of the frames with: {', '.join(words)}"
 
 
-def draw(models: dict[str, LatencyModel], timings: dict[str, dict[str, list[Timing]]], frame: float) -> Figure:
+def draw(models: dict[str, LogNormal], timings: dict[str, dict[str, list[Timing]]], frame: float) -> Figure:
     """A column of panels for each network: actions that reach the game, deviation of the interval, age of actions."""
     figure = Figure(figsize=(3.3 * len(models) + 0.6, 7.6), dpi=100, facecolor="white")
     grid = figure.add_gridspec(3, len(models), left=0.06, right=0.985, top=0.94, bottom=0.115, wspace=0.16, hspace=0.22)

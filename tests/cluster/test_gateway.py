@@ -22,7 +22,7 @@ from option_flags import Config
 from processes.messages import Kind, Message, receive, send
 from tests.catch import make_catch
 from tests.cluster.test_intake import LAYOUT
-from workers.memory.shared_weights import SharedWeights
+from workers.shared_weights import SharedWeights
 
 
 def make_gateway(bfloat16: bool = False) -> Gateway:

@@ -26,7 +26,7 @@ from processes.pool import ChildPool, WorkersFailedError
 from tests.evaluation.conftest import Start
 from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, Catch, Faulty
-from workers.memory.shared_weights import SharedWeights
+from workers.shared_weights import SharedWeights
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.environment import MakeWatchedEnvironment, Watch
 from wrappers.films import FilmFrames

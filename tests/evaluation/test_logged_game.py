@@ -17,7 +17,7 @@ from evaluation.logged_game import LoggedGame, Replay, WrittenFilm
 from evaluation.parallel_games import GameLog, GameResult, GameSeries, evaluation_options, game_streams
 from evaluation.show_games import FilmProcesses
 from option_flags import EnvironmentOptions
-from processes.handover import Packed, unpack
+from processes.handover import packed, unpack
 from processes.messages import Kind, Message
 from processes.pool import ChildPool, Ended, Member
 from tests.evaluation.conftest import Start
@@ -91,15 +91,14 @@ def test_a_long_game_does_not_wait_for_its_film_to_begin(tmp_path: Path) -> None
     begun = []
 
     def start(film: Any, name: str) -> Any:
-        begun.append(Packed([], film))
+        with packed([], film) as (content, *others):
+            begun.append(unpack(os.dup(content), others))
         raise OSError(errno.EAGAIN, "no process today")
 
     announced: list[str] = []
     films = FilmProcesses(tmp_path, ChildPool(announced.append, silence=100.0, start=start))
     films.begin(logged(0.96, 1_000_000), "best")
-    content, *others = begun[0].files
-    assert len(unpack(os.dup(content), others).game.result.log.actions) == 1_000_000
-    begun[0].close()
+    assert len(begun[0].game.result.log.actions) == 1_000_000
     assert not films.under_way and "no process today" in announced[0]
 
 

@@ -28,7 +28,7 @@ from processes.pool import ChildPool, WorkersFailedError
 from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
 from tests.evaluation.conftest import Start
-from workers.memory.shared_weights import SharedWeights
+from workers.shared_weights import SharedWeights
 from wrappers.environment import MakeWatchedEnvironment, Watch
 
 pytestmark = pytest.mark.slow

@@ -5,11 +5,11 @@ import torch
 
 from agents.acting import Actor, flat_weights, load_flat_weights, weight_count
 from tests.agents.every_layout import PICTURES, network_of
-from tests.workers.inference.test_inference import collect, running_server
+from tests.workers.test_inference_server import collect, running_server
 from tests.workers.test_rollout import make_environment
 from training.make_replays import uploader
-from workers.memory.shared_weights import NewestWeights, SharedWeights, make_publisher, pin
 from workers.rollout import Rollout
+from workers.shared_weights import NewestWeights, SharedWeights, make_publisher, pin
 
 GPU = torch.device("cuda", 0)
 CYCLES = 400_000_000  # of the GPU: a fifth of a second

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from training.machine_load import MachineLoad, memory_in_use
-from workers.worker_clock import CPU, ENVIRONMENT, WAITING, WorkerTimes
+from workers.shared_array import CPU, ENVIRONMENT, WAITING, SharedArray, make_times
 from workers.worker_pool import WorkerPool
 
 
@@ -34,19 +34,19 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     return clocks
 
 
-def make_machine_load(times: WorkerTimes, device: str = "cpu") -> MachineLoad:
+def make_machine_load(times: SharedArray, device: str = "cpu") -> MachineLoad:
     return MachineLoad(times, cast(WorkerPool, NoWorkers()), torch.device(device))
 
 
 def test_figures_are_of_the_time_since_the_last_report(
     clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = WorkerTimes(2)
+    times = make_times(2)
     machine_load = make_machine_load(times)
     assert set(reported(machine_load)["worker_time_shares"].values()) == {None}
     clocks |= {"wall": 110.0, "cpu": 12.0}
-    times.seconds[0, [ENVIRONMENT, WAITING, CPU]] = 6.0, 2.0, 9.0
-    times.seconds[1, [ENVIRONMENT, WAITING, CPU]] = 0.0, 2.0, 6.0
+    times.array[0, [ENVIRONMENT, WAITING, CPU]] = 6.0, 2.0, 9.0
+    times.array[1, [ENVIRONMENT, WAITING, CPU]] = 0.0, 2.0, 6.0
     load = reported(machine_load, speed=1100.0)
     assert load["core_seconds_per_1000_frames"] == pytest.approx(2.0)
     assert load["cpu_learner"] == pytest.approx(70)
@@ -55,7 +55,7 @@ def test_figures_are_of_the_time_since_the_last_report(
     assert load["worker_time_shares"] == pytest.approx(shares)
     assert load["gpu_utilization"] is None and load["gpu_memory_mb"] is None
     clocks |= {"wall": 120.0, "cpu": 13.0}
-    times.seconds[0, [WAITING, CPU]] += 10.0, 1.0
+    times.array[0, [WAITING, CPU]] += 10.0, 1.0
     load = reported(machine_load)
     assert load["cpu_learner"] == pytest.approx(10)
     assert load["cpu_workers"] == pytest.approx(10)
@@ -72,7 +72,7 @@ def test_figures_are_of_the_time_since_the_last_report(
 def test_the_gpu_is_sampled_once_a_second_and_the_samples_are_averaged(
     clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times, busy = WorkerTimes(1), iter(range(10, 100, 10))
+    times, busy = make_times(1), iter(range(10, 100, 10))
     monkeypatch.setattr(torch.cuda, "utilization", lambda device: next(busy))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 512_000_000)
     machine_load = make_machine_load(times, "cuda")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import psutil
 import pytest
@@ -14,9 +14,7 @@ from processes.pool import ChildPool
 from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer
 from tests.workers.pools import SILENCE_LIMIT, Clock, MakePool
 from workers.flow_control import Lockstep, PlayOnDemand
-from workers.inference.server import InferenceServer
-from workers.memory.shared_array import SharedArray
-from workers.round_queue import RoundQueue
+from workers.shared_array import SharedArray
 from workers.worker import Place
 from workers.worker_pool import WorkerPool
 
@@ -33,7 +31,8 @@ def fork_server() -> Iterator[ForkServer]:
 
 
 @pytest.fixture
-def make_pool(clock: Clock, fork_server: ForkServer) -> Iterator[MakePool]:
+def make_pool(clock: Clock, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
+    monkeypatch.setattr("processes.child.ANSWER_SECONDS", 0.2)  # of stopped processes, which do not answer
     pools = []
     before = psutil.Process().children()  # such as a cluster that other tests share
 
@@ -64,8 +63,9 @@ def make_pool(clock: Clock, fork_server: ForkServer) -> Iterator[MakePool]:
         pool = WorkerPool(
             children,
             make_worker,
-            RoundQueue(memory.array, Lockstep(workers) if lockstep else PlayOnDemand(workers * slots)),
-            cast(InferenceServer | None, server),
+            memory.array,
+            Lockstep(workers) if lockstep else PlayOnDemand(workers * slots),
+            None if server is None else lambda pipes: server,
             snapshot,
         )
         pools.append((pool, memory))

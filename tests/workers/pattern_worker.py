@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processes.messages import Kind, receive, send
-from workers.memory.shared_array import SharedArray
+from workers.shared_array import SharedArray
 
 ROW_BYTES = 64 * 1024
 

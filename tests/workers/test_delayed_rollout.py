@@ -62,7 +62,7 @@ ARMS = [
     {"interaction": "asynchronous", "action_delay": 6, "max_game_frames": 150},
     {"interaction": "asynchronous", "action_delay": 30, "episodic_life": False, "fire_on_life_loss": False},
     {"interaction": "sequential", "action_delay": 7, "idle_action": "repeat"},
-    {"interaction": "sequential", "action_delay": 64, "idle_action": "random", "max_game_frames": 500},
+    {"interaction": "sequential", "action_delay": 64, "idle_action": "random", "max_game_frames": 300},
 ]
 
 
@@ -71,7 +71,7 @@ ARMS = [
 def test_unrolls_hold_the_effects_of_their_actions(arm: dict[str, Any]) -> None:
     """The test steps the same games with the same actions, and counts rewards frame by frame."""
     options = options_of(**arm)
-    unrolls = collect(make_rollout(options), options, 15 if options.action_delay > 30 else 40)
+    unrolls = collect(make_rollout(options), options, 7 if options.action_delay > 30 else 24)
     shadows = [make_atari(options, e) for e in range(2)]
     effects = cuts = 0
     for e, shadow in enumerate(shadows):
@@ -119,15 +119,15 @@ def test_unrolls_hold_the_effects_of_their_actions(arm: dict[str, Any]) -> None:
                     later = unrolls[(number + 1) // STEPS]["values"][e, (number + 1) % STEPS]
                     assert unroll["bootstraps"][e, t] == later
                     cuts += 1
-    assert effects > 50
+    assert effects > 15
     assert cuts or options.max_game_frames > 200 or options.interaction == "sequential"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", [{}, {"max_game_frames": 300}, {"episodic_life": False}])
+@pytest.mark.parametrize("flags", [{"max_game_frames": 200}, {"episodic_life": False}])
 def test_without_a_delay_unrolls_are_those_of_turns(flags: dict[str, Any]) -> None:
     turns, delayed = options_of(**flags), options_of(interaction="asynchronous", **flags)
-    expected, found = collect(make_rollout(turns), turns, 30), collect(make_rollout(delayed), delayed, 30)
+    expected, found = collect(make_rollout(turns), turns, 15), collect(make_rollout(delayed), delayed, 15)
     for first, second in zip(expected, found, strict=True):
         for name, values in first.items():
             np.testing.assert_array_equal(values, second[name], name)
@@ -144,6 +144,6 @@ def test_a_restored_rollout_goes_on_as_the_one_that_was_saved(arm: dict[str, Any
     collect(first, options, 7)
     collect(second, options, 2)
     second.restore(first.snapshot())
-    for one, other in zip(collect(first, options, 20), collect(second, options, 20), strict=True):
+    for one, other in zip(collect(first, options, 9), collect(second, options, 9), strict=True):
         for name in set(one) - {"weight_version"}:  # the two policies count their own versions
             np.testing.assert_array_equal(one[name], other[name], name)

@@ -14,8 +14,8 @@ from agents.training_batch import make_training_batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import LAYOUT, make_batch, make_learner, reported
 from tests.workers.test_rollout import collect, make_environment, make_rollout
-from workers.exploration import LONGEST, HeldActions, explores
 from workers.policies import LocalPolicy
+from workers.randomness import LONGEST, HeldActions, explores
 from workers.rollout import Rollout
 
 DISCRETE = UnrollLayout(5, 0, (0, 0, 0), 4)

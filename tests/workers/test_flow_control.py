@@ -66,11 +66,10 @@ def simulate(
                 now = min(min(played)[0], now + 0.1)
                 poll()
             if taken % UNROLLS == 0:
-                flow.learner_starts_round()
                 ages.append(taken / UNROLLS - delivered[0])
-                lowest = min(lowest, flow.limit)
             taken += 1
             flow.unrolls_taken((taken - 1) % UNROLLS + 1, UNROLLS)
+            lowest = min(lowest, flow.limit)
             if taken % UNROLLS == 0:
                 delivered.pop(0)
         now += learning * batch / UNROLLS
@@ -82,8 +81,9 @@ def simulate(
 class NoBackpressure(PlayOnDemand):
     """For comparison: all workers play all the time."""
 
-    def learner_starts_round(self) -> None:
-        pass
+    @property
+    def limit(self) -> int:
+        return self.max_limit
 
 
 @pytest.mark.parametrize("most", [2, 8, 64, 128])
@@ -169,7 +169,6 @@ def take_round(flow: PlayOnDemand, waits_for: int = 0) -> None:
     """Deliver a round and take it, or the one that was delivered `waits_for` rounds before."""
     flow.deliver((0, 0))
     if len(flow._delivered) > waits_for:
-        flow.learner_starts_round()
         flow.unrolls_taken(1, 1)
 
 
@@ -179,7 +178,6 @@ def test_the_limit_stays_if_a_round_came_late_once() -> None:
         for waits in (1, 1, 0):
             flow.deliver((0, 0))
             while len(flow._delivered) > waits:
-                flow.learner_starts_round()
                 flow.unrolls_taken(1, 1)
     assert flow.limit == 3
 
@@ -224,7 +222,6 @@ def test_of_the_round_that_is_taken_only_the_rest_is_in_flight() -> None:
         flow.nothing_delivered(learner_waits=True)
         take_round(flow)
     flow.deliver((0, 0))
-    flow.learner_starts_round()
     limits = []
     for taken in range(1, 5):
         flow.unrolls_taken(taken, 4)
@@ -251,7 +248,6 @@ def test_workers_that_come_begin_with_few_rounds_and_their_number_rises_fast_unt
         flow.deliver((0, 0))
     for _ in range(30):  # three rounds are always ready
         flow.deliver((0, 0))
-        flow.learner_starts_round()
         flow.unrolls_taken(1, 1)
     assert flow.limit == 1
     flow.set_max_limit(100, added=96)
@@ -280,7 +276,6 @@ def test_the_example_in_the_docstring() -> None:
         take_round(flow, waits_for=3)
     flow.nothing_delivered(learner_waits=True)
     limits.append(flow.limit)
-    flow.learner_starts_round()
     flow.unrolls_taken(1, 2)
     limits.append(flow.limit)
     assert limits == [4, 4, 5, 6, 3, 3, 3]

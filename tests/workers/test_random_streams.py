@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from workers.random_streams import stream_of
+from workers.randomness import stream_of
 
 
 def test_all_streams_are_different() -> None:

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from workers.worker_clock import COLUMNS, CPU, ENVIRONMENT, INFERENCE, STAGES, WAITING, WorkerClock, WorkerTimes
+from workers.shared_array import COLUMNS, CPU, ENVIRONMENT, INFERENCE, WAITING, WorkerClock, make_times
 
 
 def test_each_lap_adds_the_time_since_the_last_one_to_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,20 +28,14 @@ def test_each_lap_adds_the_time_since_the_last_one_to_its_stage(monkeypatch: pyt
 
 
 def test_a_replacement_adds_to_its_predecessors_times() -> None:
-    times = WorkerTimes(2)
-    totals = [times.totals()]
+    times = make_times(2)
+    totals = [times.array.sum(axis=0)]
     for worker in (0, 1, 0):
-        clock = WorkerClock(times.seconds[worker])
+        clock = WorkerClock(times.array[worker])
         clock.lap(ENVIRONMENT)
         clock.share()
-        totals.append(times.totals())
+        totals.append(times.array.sum(axis=0))
     assert all((later >= earlier).all() for earlier, later in itertools.pairwise(totals))
     assert totals[-1][ENVIRONMENT] > totals[-2][ENVIRONMENT]
     assert totals[-1][CPU] > 0
-    times.close()
-
-
-def test_the_shared_columns_are_the_stages_and_cpu() -> None:
-    times = WorkerTimes(3)
-    assert times.seconds.shape == (3, len(STAGES) + 1)
     times.close()

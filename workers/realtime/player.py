@@ -1,5 +1,7 @@
 """Plays games in real time: what happens when, without the clock and the processes themselves."""
 
+import heapq
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -10,12 +12,16 @@ import torch
 
 from agents.acting import Decision
 from option_flags import EnvironmentOptions
-from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import PolicyInputs
-from workers.realtime.schedule import EFFECT, FRAME, FrameClock, InferenceSchedule
+from workers.realtime.inference import RealtimeSetup
+from workers.realtime.schedule import RULES
+from wrappers.atari import reward_clipping
 from wrappers.delayed_actions import HeldAction
 from wrappers.emulator import Frame
 from wrappers.environment import as_observation
+
+EFFECT, FRAME, START = range(3)  # the order of things that happen at the same time
+LATEST_START = 1.0  # seconds after its time in the schedule; what is more is no part of an inference
 
 
 class Register(NamedTuple):
@@ -91,43 +97,28 @@ class ClockedGame:
         return PlayedFrame(action, register, age, idle, float(reward), ended, cut)
 
 
-class Seen(NamedTuple):
-    """What a decision is made from. It belongs to the player, and changes later."""
-
-    inputs: PolicyInputs
-    rewards: list[float]  # of each game, unclipped, since the decision before
-
-
 class Book:
     """Is told what happens, in the order in which it happens; this one notes nothing.
 
     Decisions are numbered in the order of their starts.
     """
 
-    def started(self, sequence: int, seen: Seen) -> None:
-        """A decision starts."""
+    plays_on = True  # the next episode of a game starts at once; otherwise the game pauses
+
+    def started(self, sequence: int, inputs: PolicyInputs, rewards: Sequence[float]) -> None:
+        """A decision starts, from these inputs, which change later. The rewards of the games since the one before."""
 
     def decided(self, sequence: int, decision: Decision, version: int, seconds: float) -> None:
         """A decision has been made in so many seconds, by weights of this version."""
 
-    def lost(self, sequence: int) -> None:
-        """A decision will never be made, or take effect: its process is gone."""
-
-    def left_out(self, game: int, sequence: int) -> None:
-        """A decision has no effect in this game, because its episode is over."""
+    def left_out(self, sequence: int, games: Sequence[int]) -> None:
+        """A decision has no effect in these games: their episode is over, or its process is gone."""
 
     def took_effect(self, game: int, register: Register, age: int) -> None:
         """A decision takes effect from the next frame on. Its screen is `age` frames old."""
 
-    def played(self, game: int, frame: PlayedFrame) -> None:
-        """A frame was played."""
-
-    def missed(self) -> None:
-        """The frame of all games that comes now is played after the next one was due."""
-
-    def episode_over(self, game: int) -> bool:
-        """The episode has ended. Returns whether the next one starts at once; otherwise the game pauses."""
-        return True
+    def played(self, game: int, frame: PlayedFrame, missed: bool) -> None:
+        """A frame was played; `missed`: after the next one was due."""
 
 
 class Inference(Protocol):
@@ -136,15 +127,24 @@ class Inference(Protocol):
     def request(self, process: int, inputs: PolicyInputs) -> None:
         """Ask a process for a decision. The inputs are copied."""
 
-    def result(self, process: int) -> tuple[Decision, int]:
-        """The decision that a process has made, and the version of its weights."""
-
 
 @dataclass
-class _UnderWay:
+class _Step:
+    """A decision, from its start until its action takes effect."""
+
     sequence: int
+    started: float
     seen: list[tuple[int, int]]  # of each game: its episode and its frames when the decision started
     decision: Decision | None = None
+
+
+class _Event(NamedTuple):
+    """Something that a process is to do: start an inference, or let its action take effect."""
+
+    time: float
+    kind: int
+    order: int  # of two events of the same time and kind, the one that was planned first comes first
+    process: int
 
 
 class RealtimePlayer:
@@ -154,77 +154,88 @@ class RealtimePlayer:
     with a real clock and real processes as with those of a test. `happen` does one thing, the earliest that is due;
     between two of them the caller looks for answers, so that frames that are late do not hold them up.
 
+    Frame k is due k / fps after the start, so there is no drift. A frame that is late is played at once, and none is
+    skipped. It is missed if the next one is due already when it is played.
+
+    A process is absent until it `joined`. Then it waits for its start, runs until it `answered`, waits for its effect,
+    waits for its next start, and so on, by the staggering rule.
+
     The network gets clipped rewards. The frame stack of a decision has the newest frame at its start, and those of the
     decisions before it.
     """
 
     def __init__(
-        self,
-        games: Sequence[ClockedGame],
-        layout: UnrollLayout,
-        book: Book,
-        inference: Inference,
-        schedule: InferenceSchedule,
-        clock: FrameClock,
-        *,
-        clip: Callable[[float], float] = float,
-        choose: Callable[[Decision], torch.Tensor] = lambda decision: decision.actions,
+        self, games: Sequence[ClockedGame], setup: RealtimeSetup, book: Book, inference: Inference, start: float
     ) -> None:
         self.games = games
         self._book = book
         self._inference = inference
-        self._schedule = schedule
-        self._clock = clock
-        self._clip = clip
-        self._choose = choose
-        count = len(games)
-        self._inputs = PolicyInputs.at_start(count, layout)
+        self._fps = setup.realtime.fps
+        frame = setup.environment.skipped_frames / self._fps
+        self._rule = RULES[setup.realtime.stagger](setup.processes, frame)
+        self._clip = reward_clipping(setup.environment.reward_clipping_method)
+        self._started_at = start
+        self._frames = 0  # played so far
+        self._inputs = PolicyInputs.at_start(len(games), setup.layout)
         self._state = self._inputs.state
-        self._rewards = [0.0] * count
-        self._episodes = [-1] * count  # at the latest decision
+        self._rewards = [0.0] * len(games)
+        self._episodes = [-1] * len(games)  # at the latest decision
         self._sequence = 0
-        self._under_way: dict[int, _UnderWay] = {}  # by process
+        self._steps: dict[int, _Step] = {}  # by process
+        self._events: list[_Event] = []  # a heap
+        self._planned = 0
+
+    @property
+    def _frame_due(self) -> float:
+        return self._started_at + self._frames / self._fps
 
     @property
     def next_time(self) -> float:
         """When something happens next, unless an answer comes before."""
-        return min(self._schedule.next_due[0], self._clock.due)
+        return min(self._events[0].time if self._events else math.inf, self._frame_due)
 
     def happen(self, now: float) -> None:
         """Do the next thing, which is due. Of things at the same time, effects come first, then frames."""
-        if self._schedule.next_due < (self._clock.due, FRAME):
-            event = self._schedule.take(now)
-            if event.kind == EFFECT:
-                self._act(event.process)
-            else:
-                self._start(event.process)
-        else:
+        if not self._events or self._events[0][:2] > (self._frame_due, FRAME):
             self._play_frame(now)
+            return
+        event = heapq.heappop(self._events)
+        if event.kind == EFFECT:
+            self._plan(self._rule.next_start(event.time), START, event.process)
+            self._take_effect(self._steps.pop(event.process))
+        else:
+            # A start that is a little late counts from its time in the schedule, see `Staggering`. One that is very
+            # late, because the games cannot keep to the clock, counts from now.
+            self._start(event.process, event.time if now - event.time <= LATEST_START else now)
 
     def joined(self, process: int, now: float) -> None:
-        """A process is ready."""
-        self._schedule.joined(process, now)
+        """A process is ready for its first inference."""
+        self._plan(self._rule.next_start(now), START, process)
 
     @torch.inference_mode()
-    def answered(self, process: int, now: float) -> None:
-        """A process has made its decision."""
-        under_way = self._under_way[process]
-        decision, version = self._inference.result(process)
-        under_way.decision = decision
-        seconds = self._schedule.finished(process, now)
-        self._book.decided(under_way.sequence, decision, version, seconds)
+    def answered(self, process: int, decision: Decision, version: int, now: float) -> None:
+        """A process has made its decision, with weights of this version."""
+        step = self._steps[process]
+        step.decision = decision
+        self._plan(self._rule.finished(step.started, now), EFFECT, process)
+        self._book.decided(step.sequence, decision, version, now - step.started)
         self._state.lstm_state[:] = decision.lstm_state
-        self._state.previous_actions[:] = self._choose(decision).int()  # those that are played
+        self._state.previous_actions[:] = decision.actions.int()
 
     def lost(self, process: int) -> None:
-        """A process is gone."""
-        self._schedule.lost(process)
-        under_way = self._under_way.pop(process, None)
-        if under_way is not None:
-            self._book.lost(under_way.sequence)
+        """A process is gone, and with it the decision that it was making, or that had not taken effect yet."""
+        self._events = [event for event in self._events if event.process != process]
+        heapq.heapify(self._events)
+        step = self._steps.pop(process, None)
+        if step is not None:
+            self._book.left_out(step.sequence, range(len(self.games)))
+
+    def _plan(self, time: float, kind: int, process: int) -> None:
+        self._planned += 1
+        heapq.heappush(self._events, _Event(time, kind, self._planned, process))
 
     @torch.inference_mode()
-    def _start(self, process: int) -> None:
+    def _start(self, process: int, time: float) -> None:
         for e, game in enumerate(self.games):
             is_new, self._episodes[e] = game.episode != self._episodes[e], game.episode
             self._inputs.show(e, as_observation(game.look()), starts=is_new)
@@ -233,34 +244,31 @@ class RealtimePlayer:
             else:
                 self._state.previous_rewards[e] = self._clip(self._rewards[e])
         self._inputs.uniforms.numpy()[:] = [game.draw() for game in self.games]
-        seen = Seen(self._inputs, self._rewards)
-        self._book.started(self._sequence, seen)
+        self._book.started(self._sequence, self._inputs, self._rewards)
         self._inference.request(process, self._inputs)
-        self._under_way[process] = _UnderWay(self._sequence, [(game.episode, game.frames) for game in self.games])
+        seen = [(game.episode, game.frames) for game in self.games]
+        self._steps[process] = _Step(self._sequence, time, seen)
         self._sequence += 1
         self._rewards = [0.0] * len(self.games)
 
-    def _act(self, process: int) -> None:
-        under_way = self._under_way.pop(process)
-        decision = under_way.decision
-        assert decision is not None
-        choices = zip(self._choose(decision).tolist(), decision.values.tolist(), strict=True)
+    def _take_effect(self, step: _Step) -> None:
+        assert step.decision is not None
+        choices = zip(step.decision.actions.tolist(), step.decision.values.tolist(), strict=True)
         for e, (action, value) in enumerate(choices):
-            game, (episode, frames) = self.games[e], under_way.seen[e]
+            game, (episode, frames) = self.games[e], step.seen[e]
             if game.is_running and game.episode == episode:
-                register = Register(action, value, frames, under_way.sequence)
+                register = Register(action, value, frames, step.sequence)
                 self._book.took_effect(e, register, game.act(register))
             else:
-                self._book.left_out(e, under_way.sequence)
+                self._book.left_out(step.sequence, [e])
 
     def _play_frame(self, now: float) -> None:
-        is_missed = self._clock.play(now)
+        self._frames += 1
+        is_missed = now >= self._frame_due
         for e, game in enumerate(self.games):
             if game.is_running:
                 frame = game.play()
                 self._rewards[e] += frame.reward
-                self._book.played(e, frame)
-                if frame.ended and self._book.episode_over(e):
+                self._book.played(e, frame, is_missed)
+                if frame.ended and self._book.plays_on:
                     game.start()
-        if is_missed:
-            self._book.missed()

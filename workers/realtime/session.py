@@ -1,32 +1,33 @@
-"""Runs a player with the real clock and real inference processes."""
+"""Runs a player with the real clock and real inference processes, and the worker that plays so."""
 
 import math
 import selectors
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 
 import numpy as np
-import torch
 
 from agents.acting import Decision
 from machine.capacity import allow_processes
+from machine.system_settings import use_one_thread
 from processes.child import start_child
 from processes.fork_server import ForkServer
-from processes.pool import ChildPool
-from workers.inference.rows import InferenceRows
-from workers.realtime.inference import InferencePool, InferenceProcess, RealtimeSetup
-from workers.realtime.latency import MOST as LONGEST_TIME
+from processes.inside import HEARTBEAT_SECONDS, Heartbeat
+from processes.messages import Kind, receive, send
+from processes.pool import ChildPool, Ended, Member
+from replay.row_layout import Rows
+from workers.policy_inputs import InferenceRows, PolicyInputs
+from workers.realtime.inference import InferenceProcess, RealtimeSetup
 from workers.realtime.player import Book, ClockedGame, RealtimePlayer
-from workers.realtime.requirements import longest_latency
-from workers.realtime.schedule import RULES, FrameClock, InferenceSchedule
-from workers.worker_clock import COLUMNS, ENVIRONMENT, WAITING, WorkerClock
-from wrappers.atari import reward_clipping
+from workers.realtime.timing import latencies
+from workers.realtime.unrolls import RealtimeUnrolls
+from workers.shared_array import COLUMNS, ENVIRONMENT, REST, WAITING, WorkerClock
+from workers.worker import Worker
 
 RESTART_BUDGET = 100  # deaths of inference processes within ten minutes that a worker accepts
-
-UNBOUNDED_FACTOR = 3  # of the longest time that was drawn
 CHECK_SECONDS = 1.0  # between two checks for processes that do not answer
 STOPPED_SECONDS = 1.0  # a step that takes so much longer than its wait means that this process was stopped
 
@@ -34,7 +35,8 @@ STOPPED_SECONDS = 1.0  # a step that takes so much longer than its wait means th
 class RealtimeSession:
     """The event loop of one process: frames, inferences and messages of the parent, in the order of their times.
 
-    The clock starts when all inference processes are ready. It stands still while this process is stopped.
+    The clock starts when all inference processes are ready. It stands still while this process is stopped. An inference
+    process that dies or does not answer is replaced; what is said about it is in the log of this process.
     """
 
     def __init__(
@@ -43,34 +45,39 @@ class RealtimeSession:
         games: Sequence[ClockedGame],
         book: Book,
         parent: Connection,
-        choose: Callable[[Decision], torch.Tensor] = lambda decision: decision.actions,
         stopwatch: WorkerClock | None = None,
     ) -> None:
         self._setup = setup
         self._games = games
         self._book = book
         self._parent = parent
-        self._choose = choose
         self._stopwatch = stopwatch or WorkerClock(np.zeros(COLUMNS))
         self._check_at = 0.0
         self._stopped = 0.0  # seconds
         self._waited_at = math.inf  # the end of the latest wait
         self._player: RealtimePlayer | None = None
-        self.inference = self._start_inference()
-        self._selector = selectors.DefaultSelector()
-        for source in (parent, self.inference):
-            self._selector.register(source, selectors.EVENT_READ)
+        self._ready: set[int] = set()  # processes
 
-    def _start_inference(self) -> InferencePool:
-        setup = self._setup
-        allow_processes(setup.processes)
-        rows = InferenceRows(setup.layout, setup.processes, len(self._games))
-        server = ForkServer([InferenceProcess.__module__])
-        # What is announced is in the log of this process. The learner replaces a worker whose budget is used up.
-        children = ChildPool(
-            print, silence=_silence(setup), budget=RESTART_BUDGET, start=partial(start_child, launch=server)
-        )
-        return InferencePool(children, partial(InferenceProcess, setup, rows), rows)
+        count, shown = setup.processes, slice(0, len(games))
+        rows = InferenceRows(setup.layout, count, len(games))
+        self._requests = [rows.inputs(process).select(shown) for process in range(count)]
+        results = [rows.decisions(process) for process in range(count)]
+        self._decisions = [Decision(*(part[shown] for part in decision)) for decision, _ in results]
+        self._versions = [versions for _, versions in results]
+        allow_processes(count)
+        latency = latencies(setup.realtime)
+        silence = setup.timeout + (0.0 if latency is None else float(latency.max()) / 1000)
+        start = partial(start_child, launch=ForkServer([InferenceProcess.__module__]))
+        self._children = ChildPool(print, silence=silence, budget=RESTART_BUDGET, start=start)
+        self._members = [
+            Member(f"inference process {index}", partial(InferenceProcess, setup, rows, index), index, owes_at_start=1)
+            for index in range(count)
+        ]
+        for member in self._members:
+            self._children.add(member)
+        self._selector = selectors.DefaultSelector()
+        for source in (parent, self._children):
+            self._selector.register(source, selectors.EVENT_READ)
 
     def step(self, longest_wait: float) -> bool:
         """Wait for the next thing and let it happen. Returns whether the parent has sent a message."""
@@ -81,36 +88,27 @@ class RealtimeSession:
         self._notice_stop(timeout)
         self._stopwatch.lap(WAITING)
         sources = [key.fileobj for key, _ in ready]
-        if self.inference in sources or self._now() >= self._check_at:
+        if self._children in sources or self._now() >= self._check_at:
             self._check_at = self._now() + CHECK_SECONDS
             self._receive()
         now = self._now()
         if self._player is None:
-            if self.inference.all_ready:
-                self._begin(now)
+            if len(self._ready) == len(self._members):
+                self._player = RealtimePlayer(self._games, self._setup, self._book, self, now)
+                for process in range(len(self._members)):
+                    self._player.joined(process, now)
         elif self._player.next_time <= now:
             self._player.happen(now)
         self._stopwatch.lap(ENVIRONMENT)
         return self._parent in sources
 
+    def request(self, process: int, inputs: PolicyInputs) -> None:
+        """Ask a process for a decision. If it has just died, the next messages will say so."""
+        self._requests[process].copy_from(inputs)
+        self._children.request(self._members[process], Kind.ACTION_REQUEST)
+
     def _now(self) -> float:
         return time.monotonic() - self._stopped
-
-    def _begin(self, now: float) -> None:
-        setup = self._setup
-        rule = RULES[setup.realtime.stagger](setup.processes, setup.environment.skipped_frames / setup.realtime.fps)
-        self._player = RealtimePlayer(
-            self._games,
-            setup.layout,
-            self._book,
-            self.inference,
-            InferenceSchedule(rule),
-            FrameClock(now, setup.realtime.fps),
-            clip=reward_clipping(setup.environment.reward_clipping_method),
-            choose=self._choose,
-        )
-        for process in range(setup.processes):
-            self._player.joined(process, now)
 
     def _notice_stop(self, timeout: float) -> None:
         """Called after a wait of up to `timeout` seconds: time in which this process was stopped does not count."""
@@ -122,21 +120,75 @@ class RealtimeSession:
         self._waited_at = now
 
     def _receive(self) -> None:
-        for what, process in self.inference.receive():
-            if self._player is None:
+        """Receive what the processes send. WorkersFailedError if one fails again and again."""
+        for member, event in self._children.poll(0.0):
+            process, player = member.index, self._player
+            if isinstance(event, Ended):
+                self._ready.discard(process)
+                self._children.replace(member, event)
+                if player is not None:
+                    player.lost(process)
                 continue
-            match what:
-                case "joined":
-                    self._player.joined(process, self._now())
-                case "answered":
-                    self._player.answered(process, self._now())
-                case "lost":
-                    self._player.lost(process)
+            member.owes -= 1
+            if event.kind == Kind.HEARTBEAT:
+                self._ready.add(process)
+                if player is not None:
+                    player.joined(process, self._now())
+            else:
+                member.failures = 0
+                self._stopwatch.add_cpu(event.payload)
+                assert player is not None
+                player.answered(process, self._decisions[process], int(self._versions[process][0]), self._now())
 
 
-def _silence(setup: RealtimeSetup) -> float:
-    """Seconds without an answer, after which an inference process hangs."""
-    if setup.latency is None:
-        return setup.timeout
-    # A model without a bound may draw longer times than the longest of many draws.
-    return setup.timeout + min(UNBOUNDED_FACTOR * longest_latency(setup.latency), LONGEST_TIME / 1000)
+class RealtimeWorker(Worker):
+    """Like `Worker`, but it plays by the clock, and delivers its unrolls when they are complete.
+
+    The games go on while no slot is free. Complete rounds wait then, and the oldest is dropped and counted when there
+    are too many: more than one, and those that follow a slow decision, which become complete all at once.
+    """
+
+    def run(self, connection: Connection) -> None:
+        use_one_thread()
+        config, layout, machine = self.setup.config, self.setup.layout, self.setup.machine
+        clock = WorkerClock(self.memory.times.array[self.place.worker])
+        alive = Heartbeat(connection)
+        environments = self.make_environments(alive)
+        unrolls = RealtimeUnrolls(layout, config.environment, environments)
+        setup = RealtimeSetup(
+            environment=config.environment,
+            realtime=config.realtime,
+            network=config.network,
+            layout=layout,
+            compute_dtype=machine.worker_precision,
+            weights=self.memory.weights,
+            processes=machine.inference_processes,
+            timeout=config.workers.worker_timeout,
+            seed=(config.seed, self.place.worker, self.setup.resume_count, self.place.restart_index),
+        )
+        free: deque[int] = deque()  # slots
+        waiting: deque[Rows] = deque()
+        most = 1 + machine.inference_processes // layout.unroll_length
+        dropped = 0  # rounds since the latest one that was delivered
+        games = [ClockedGame(each.env, each.uniforms, config.environment) for each in environments]
+        session = RealtimeSession(setup, games, unrolls, connection, stopwatch=clock)
+        for game in games:
+            game.start()
+        while True:
+            if session.step(HEARTBEAT_SECONDS):
+                free.append(receive(connection).index)
+            if (complete := unrolls.take()) is not None:
+                waiting.append(complete)
+            while waiting and free:
+                rows, slot = waiting.popleft(), free.popleft()
+                layout.array(rows, "dropped_unrolls")[:] = dropped
+                self.rows[slot] = rows
+                dropped = 0
+                send(connection, Kind.SLOT_FILLED, slot)
+            while len(waiting) > most:
+                waiting.popleft()
+                dropped += 1
+            if alive.is_due:
+                alive()  # decisions may take longer than the learner waits for an answer
+                clock.share()
+            clock.lap(REST)

@@ -12,8 +12,8 @@ from agents.acting import Decision
 from option_flags import EnvironmentOptions
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from workers.policy_inputs import as_stacks
-from workers.realtime.player import Book, PlayedFrame, Register, Seen
+from workers.policy_inputs import PolicyInputs, as_stacks
+from workers.realtime.player import Book, PlayedFrame, Register
 from workers.rollout import SeededEnvironment
 from wrappers.atari import reward_clipping
 
@@ -30,8 +30,9 @@ class _Game:
     frames: int = 0
     age: int = 0
     newest: int = NO_DECISION  # the newest decision of this episode that had an effect
-    played: int = 0  # frames since the newest decision started, and how many of them were idle
+    played: int = 0  # frames since the newest decision started, and how many of them were idle, or missed
     idle: int = 0
+    missed: int = 0
     episode_over: bool = False  # since the newest decision started
 
 
@@ -42,7 +43,6 @@ class _Unrolls:
     rows: Rows  # [E, nbytes]
     fields: dict[str, NDArray[Any]]  # views of the rows
     open_steps: int  # steps of all games whose outcome is not known yet
-    usable: int  # steps that an LSTM passes as it did in the game
 
 
 class RealtimeUnrolls(Book):
@@ -56,7 +56,6 @@ class RealtimeUnrolls(Book):
       counted twice.
     * A step is invalid if its action was not played for a single frame: the episode was over, its process died, or
       another action took effect before the next frame. Rewards before the first action of an episode belong to no step.
-      With an LSTM, the steps that follow a lost decision in its unroll are invalid, too.
     * The end of an episode is stored with the newest of its decisions that had an effect, so that no value crosses it.
       At a time limit, the value of the final state is that of the newest decision of the episode.
     """
@@ -72,7 +71,6 @@ class RealtimeUnrolls(Book):
         self._hold = options.skipped_frames
         self._environments = environments
         self._games = [_Game() for _ in environments]
-        self._missed = 0  # frames since the newest decision started
         self._started = 0  # decisions so far
         self._version = 0  # of the weights of the decision that was made last
         self._newest_decided = NO_DECISION  # the newest decision that was made, and its value of each game
@@ -86,17 +84,16 @@ class RealtimeUnrolls(Book):
         if not self._open or self._open[0].open_steps or self._started <= self._first + length:
             return None
         oldest = self._open.popleft()
-        oldest.fields["valid"][:, oldest.usable :] = 0
         versions = oldest.fields["weight_version"]
         versions[versions == NEVER] = self._version  # all of its decisions were lost
         self._first += length
         return oldest.rows
 
-    def started(self, sequence: int, seen: Seen) -> None:
+    def started(self, sequence: int, inputs: PolicyInputs, rewards: Sequence[float]) -> None:
         if sequence:
-            self._finish_step(sequence - 1, seen)
+            self._finish_step(sequence - 1, inputs, rewards)
         if sequence % self._layout.unroll_length == 0:
-            self._begin(seen)
+            self._begin(inputs)
         self._started += 1
 
     def decided(self, sequence: int, decision: Decision, version: int, seconds: float) -> None:
@@ -112,38 +109,26 @@ class RealtimeUnrolls(Book):
         if sequence > self._newest_decided:
             self._newest_decided, self._values = sequence, decision.values.tolist()
 
-    def lost(self, sequence: int) -> None:
-        unrolls = self._unrolls_of(sequence)
-        unrolls.open_steps -= len(self._games)
-        if self._layout.lstm_size and sequence > self._newest_decided:
-            # The learner's LSTM will see the screen of this step, and the one that acts never did.
-            unrolls.usable = min(unrolls.usable, sequence % self._layout.unroll_length)
-
-    def left_out(self, game: int, sequence: int) -> None:
-        self._unrolls_of(sequence).open_steps -= 1
+    def left_out(self, sequence: int, games: Sequence[int]) -> None:
+        self._unrolls_of(sequence).open_steps -= len(games)
 
     def took_effect(self, game: int, register: Register, age: int) -> None:
         self._complete(game)
         found = self._games[game]
         found.acting, found.age = register.sequence, age
 
-    def played(self, game: int, frame: PlayedFrame) -> None:
+    def played(self, game: int, frame: PlayedFrame, missed: bool) -> None:
         found = self._games[game]
         found.played += 1
         found.idle += frame.idle
+        found.missed += missed
         if found.acting != NO_DECISION:
             found.reward += frame.reward
             found.frames += 1
         if frame.ended:
             self._complete(game)
             self._end_episode(game, frame.cut)
-
-    def missed(self) -> None:
-        self._missed += 1
-
-    def episode_over(self, game: int) -> bool:
-        self._environments[game].note_finished_games()
-        return True
+            self._environments[game].note_finished_games()
 
     def _complete(self, game: int) -> None:
         """Write what the action in effect led to, if there is one."""
@@ -171,34 +156,32 @@ class RealtimeUnrolls(Book):
         found.newest = NO_DECISION
         found.episode_over = True
 
-    def _finish_step(self, sequence: int, seen: Seen) -> None:
+    def _finish_step(self, sequence: int, inputs: PolicyInputs, rewards: Sequence[float]) -> None:
         """Write what is known of a step when the next decision starts, from the frame that this one sees."""
         unroll, t = self._at(sequence)
-        unroll["frames"][:, self._layout.frame_stack + t] = as_stacks(seen.inputs.observations, self._layout)[:, -1]
-        unroll["seen_rewards"][:, t] = [self._clip(reward) for reward in seen.rewards]
-        unroll["missed_frames"] += self._missed
-        self._missed = 0
+        unroll["frames"][:, self._layout.frame_stack + t] = as_stacks(inputs.observations, self._layout)[:, -1]
+        unroll["seen_rewards"][:, t] = [self._clip(reward) for reward in rewards]
         for e, game in enumerate(self._games):
             unroll["dones"][e, t] = game.episode_over
             unroll["played_frames"][e] += game.played
             unroll["idle_frames"][e] += game.idle
-            game.episode_over, game.played, game.idle = False, 0, 0
+            unroll["missed_frames"][e] += game.missed
+            game.episode_over, game.played, game.idle, game.missed = False, 0, 0, 0
             if self._environments[e].finished_games:
                 finished = self._environments[e].finished_games.popleft()
                 unroll["game_returns"][e, t], unroll["game_lengths"][e, t] = finished
 
-    def _begin(self, seen: Seen) -> None:
+    def _begin(self, inputs: PolicyInputs) -> None:
         """Open the unrolls whose first decision starts."""
         rows = np.zeros((len(self._games), self._layout.nbytes), np.uint8)
         unroll = self._layout.arrays(rows)
-        unroll["frames"][:, : self._layout.frame_stack] = as_stacks(seen.inputs.observations, self._layout)
-        unroll["first_lstm_state"][:] = seen.inputs.state.lstm_state
-        unroll["first_action"][:] = seen.inputs.state.previous_actions
-        unroll["first_reward"][:] = seen.inputs.state.previous_rewards
+        unroll["frames"][:, : self._layout.frame_stack] = as_stacks(inputs.observations, self._layout)
+        unroll["first_lstm_state"][:] = inputs.state.lstm_state
+        unroll["first_action"][:] = inputs.state.previous_actions
+        unroll["first_reward"][:] = inputs.state.previous_rewards
         unroll["environment_id"][:] = [environment.environment_id for environment in self._environments]
         unroll["weight_version"][:] = NEVER
-        length = self._layout.unroll_length
-        self._open.append(_Unrolls(rows, unroll, open_steps=len(rows) * length, usable=length))
+        self._open.append(_Unrolls(rows, unroll, open_steps=len(rows) * self._layout.unroll_length))
 
     def _unrolls_of(self, sequence: int) -> "_Unrolls":
         return self._open[(sequence - self._first) // self._layout.unroll_length]

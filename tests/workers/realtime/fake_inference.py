@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import torch
 
 from agents.acting import Decision
+from option_flags import Config
 from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import PolicyInputs, as_stacks
+from workers.realtime.inference import RealtimeSetup
 from workers.realtime.player import Book, ClockedGame, RealtimePlayer
-from workers.realtime.schedule import RULES, FrameClock, InferenceSchedule
-from wrappers.atari import reward_clipping
+from workers.shared_weights import SharedWeights
 
 FPS = 10.0
 
@@ -57,14 +60,22 @@ class FakeSession:
         book: Book,
         seconds: Callable[[int], float],
         processes: int,
-        rule: str = "none",
-        frame: float = 0.0,
+        rule: Literal["none", "max", "mean"] = "none",
     ) -> None:
         self.inference = FakeInference(seconds, len(games), layout)
-        self.clock = FrameClock(0.0, FPS)
-        schedule = InferenceSchedule(RULES[rule](processes, frame))
-        clip = reward_clipping("abs_one_sign")
-        self.player = RealtimePlayer(games, layout, book, self.inference, schedule, self.clock, clip=clip)
+        config = Config()
+        setup = RealtimeSetup(
+            environment=config.environment,
+            realtime=replace(config.realtime, fps=FPS, stagger=rule),
+            network=config.network,
+            layout=layout,
+            compute_dtype=torch.float32,
+            weights=SharedWeights(1),
+            processes=processes,
+            timeout=1.0,
+            seed=(0,),
+        )
+        self.player = RealtimePlayer(games, setup, book, self.inference, start=0.0)
         for process in range(processes):
             self.player.joined(process, 0.0)
 
@@ -82,7 +93,7 @@ class FakeSession:
         if first <= self.player.next_time:
             process = answers[first]
             del inference.finished_at[process]
-            self.player.answered(process, inference.now)
+            self.player.answered(process, *inference.result(process), inference.now)
         else:
             self.player.happen(inference.now)
 

@@ -53,7 +53,7 @@ def play(layout: UnrollLayout, actor: Actor, processes: int) -> list[Rows]:
         game.start()
     unrolls = RealtimeUnrolls(layout, options, environments)
     times = np.random.default_rng(3)
-    session = Playing(games, layout, unrolls, lambda process: float(times.uniform(0.2, 0.9)), processes, "mean", 0.4)
+    session = Playing(games, layout, unrolls, lambda process: float(times.uniform(0.2, 0.9)), processes, "mean")
     session.use(actor)
     delivered: list[Rows] = []
     while len(delivered) < 6:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests.workers.realtime.event_list import slow_simulation
 from tests.workers.realtime.simulation import Actions, Times, measure, simulate
-from workers.realtime.latency import parse_latency
 from workers.realtime.schedule import RULES, MaxStaggering, MeanStaggering, needed_processes
+from workers.realtime.timing import parse_latency
 
 PROCESSES = [2, 3, 10, 100, 1000]
 MODELS = ["fixed:50", "uniform:20:80", "lognormal:50:0.5", "measured:40,41,43,45,95"]
@@ -16,7 +16,7 @@ MODELS = ["fixed:50", "uniform:20:80", "lognormal:50:0.5", "measured:40,41,43,45
 
 def drawn(model: str, processes: int, count: int) -> Times:
     """Inference times [N, K]."""
-    return parse_latency(model).sample(np.random.default_rng(0), processes * count).reshape(processes, count)
+    return np.random.default_rng(0).choice(parse_latency(model), (processes, count))
 
 
 def intervals_after_the_longest(actions: Actions, inference_times: Times, frame: float) -> Times:

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,8 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from tests.workers.realtime.fake_inference import FakeSession
 from tests.workers.realtime.numbered_frames import OPTIONS, Ending, make_numbered
-from workers.realtime.player import ClockedGame, PlayedFrame, Register, Seen
+from workers.policy_inputs import PolicyInputs
+from workers.realtime.player import ClockedGame, PlayedFrame, Register
 from workers.realtime.unrolls import RealtimeUnrolls
 from workers.rollout import SeededEnvironment
 
@@ -32,6 +32,7 @@ class Noted(NamedTuple):
     number: int = -1
     frame: PlayedFrame | None = None
     age: int = 0
+    missed: bool = False
 
 
 class Log(RealtimeUnrolls):
@@ -43,10 +44,10 @@ class Log(RealtimeUnrolls):
         self.seconds: dict[int, float] = {}
         self.delivered: list[Rows] = []
 
-    def started(self, sequence: int, seen: Seen) -> None:
+    def started(self, sequence: int, inputs: PolicyInputs, rewards: Sequence[float]) -> None:
         for events in self.events:
             events.append(Noted("start", sequence))
-        super().started(sequence, seen)
+        super().started(sequence, inputs, rewards)
         self._deliver()
 
     def decided(self, sequence: int, decision: Decision, version: int, seconds: float) -> None:
@@ -60,15 +61,10 @@ class Log(RealtimeUnrolls):
         super().took_effect(game, register, age)
         self._deliver()
 
-    def played(self, game: int, frame: PlayedFrame) -> None:
-        self.events[game].append(Noted("frame", frame=frame))
-        super().played(game, frame)
+    def played(self, game: int, frame: PlayedFrame, missed: bool) -> None:
+        self.events[game].append(Noted("frame", frame=frame, missed=missed))
+        super().played(game, frame, missed)
         self._deliver()
-
-    def missed(self) -> None:
-        for events in self.events:
-            events.append(Noted("missed"))
-        super().missed()
 
     def _deliver(self) -> None:
         if (rows := self.take()) is not None:
@@ -135,7 +131,7 @@ def expected_steps(events: list[Noted], count: int) -> list[Step]:
                 seen_reward=float(np.sign(sum(frame.reward for frame in between))),
                 played=len(frames(counted.start, last)),
                 idle=sum(frame.idle for frame in frames(counted.start, last)),
-                missed=sum(event.kind == "missed" for event in events[counted]),
+                missed=sum(event.missed for event in events[counted]),
             )
         )
     return steps
@@ -144,7 +140,7 @@ def expected_steps(events: list[Noted], count: int) -> list[Step]:
 def play(
     endings: list[list[Ending]],
     processes: int,
-    rule: str,
+    rule: Any,
     mean_seconds: float,
     unrolls: int,
     killed: int | None = None,
@@ -160,7 +156,7 @@ def play(
         game.start()
     log = Log(environments)
     session = FakeSession(
-        games, LAYOUT, log, lambda process: float(rng.lognormal(np.log(mean_seconds), 0.6)), processes, rule, 0.4
+        games, LAYOUT, log, lambda process: float(rng.lognormal(np.log(mean_seconds), 0.6)), processes, rule
     )
     for unroll in range(1, unrolls + 1):
         session.play(lambda wanted=unroll: len(log.delivered) >= wanted)  # type: ignore[misc]
@@ -216,22 +212,6 @@ def test_the_script_covers_all_cases() -> None:
     assert any(later < earlier for earlier, later in itertools.pairwise(effects))
     assert 0 < fields(log, "valid").sum() < fields(log, "valid").size
     assert fields(log, "ended").any() and fields(log, "bootstraps").any()
-
-
-def test_an_lstm_learns_nothing_after_a_lost_decision_of_an_unroll(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "LAYOUT", replace(LAYOUT, lstm_size=2))
-    log, session = play(GAMES, 1, "none", 0.5, unrolls=1)
-    for unroll in range(2, 9):
-        session.play(lambda: bool(session.inference.finished_at))
-        session.kill(0)
-        session.play(lambda wanted=unroll: len(log.delivered) >= wanted)  # type: ignore[misc]
-    valid = fields(log, "valid")
-    lost = [number for number in range(8 * STEPS) if number not in log.seconds]
-    assert any((number + 1) % STEPS for number in lost), "some have steps after them"
-    left_out = {later for number in lost for later in range(number, number - number % STEPS + STEPS)}
-    for e, events in enumerate(log.events):
-        steps = expected_steps(events, 8 * STEPS)
-        assert valid[e].tolist() == [step.valid and number not in left_out for number, step in enumerate(steps)]
 
 
 @pytest.mark.parametrize("rule", ["none", "max", "mean"])

@@ -5,7 +5,7 @@ import torch
 from agents.acting import flat_weights, load_flat_weights, weight_count
 from agents.network import ActorCritic
 from tests.agents.networks import picture_network
-from workers.memory.shared_weights import NOT_PUBLISHED, SharedWeights, WeightPublisher, make_publisher
+from workers.shared_weights import NOT_PUBLISHED, SharedWeights, WeightPublisher, make_publisher
 
 
 class Copying:

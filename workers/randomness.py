@@ -1,5 +1,6 @@
-"""Exploration: in some environments, a random action is now and then held for a random time.
+"""Independent random streams from one seed, and exploration by random actions.
 
+With exploration, in some environments a random action is now and then held for a random time.
 Where a policy acts step by step, chance hardly ever leads far: random play does not cross the road of Freeway. A held
 action does. The lengths of holds are drawn from a zeta distribution, so a few of them are very long (Dabney et al.
 2021, arXiv 2006.01782).
@@ -10,12 +11,15 @@ policy, which had no choice.
 
 import json
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from replay.unroll_layout import UnrollLayout
+
+# numpy reads missing numbers as zeros: without purpose and count, a replay and an environment could share a stream.
+PURPOSES = {"environment": 1, "replays": 2, "game": 3, "latency": 4, "node": 5, "learner": 6}
 
 RATE = 0.1  # of the steps without a held action, the share that begins to hold one
 EXPONENT = 1.5  # of the zeta distribution
@@ -23,6 +27,13 @@ LONGEST = 100  # steps
 
 _LENGTHS = np.arange(1, LONGEST + 1.0) ** -EXPONENT
 _AT_MOST_SHARE = _LENGTHS.cumsum() / _LENGTHS.sum()
+
+
+def stream_of(
+    purpose: Literal["environment", "replays", "game", "latency", "node", "learner"], *numbers: int
+) -> np.random.SeedSequence:
+    """The stream for a purpose. `numbers` are the seed, and the indices of the stream within this purpose."""
+    return np.random.SeedSequence((PURPOSES[purpose], len(numbers), *numbers))
 
 
 class HeldActions:

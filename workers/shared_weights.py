@@ -2,9 +2,8 @@
 
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from agents.acting import Actor, flat_weights, write_flat_weights
 from agents.network import ActorCritic
-from workers.memory.shared_array import SharedArray
+from workers.shared_array import SharedArray
 
 NOT_PUBLISHED = -1
 
@@ -34,13 +33,7 @@ class SharedWeights:
 
     def publish(self, version: int, flat: torch.Tensor) -> None:
         """Make `flat [weight_count]` the newest weights. Versions rise."""
-        with self.publishing(version) as buffer:
-            buffer.copy_(flat)
-
-    @contextmanager
-    def publishing(self, version: int) -> Iterator[torch.Tensor]:
-        """Yield a tensor `[weight_count]`; what the `with` block writes there becomes the newest weights."""
-        yield self.begin()
+        self.begin().copy_(flat)
         self.complete(version)
 
     def begin(self) -> torch.Tensor:
@@ -117,24 +110,15 @@ class NewestWeights:
         return self._version
 
 
-class CopyEvent(Protocol):
-    """The part of a CUDA event that shows whether a copy that started before `record` is complete."""
-
-    def record(self) -> Any: ...
-
-    def query(self) -> bool: ...
-
-    def synchronize(self) -> Any: ...
-
-
 class WeightPublisher:
     """Publishes the learner's weights after each update.
 
     On a GPU, `post` is called while the update is still being computed. The copy is then queued behind the update and
     published when it is complete, at the latest before the next copy starts. So the learner does not wait for it.
+    `copied` is a CUDA event, which shows whether a copy is complete; without it, `post` publishes before it returns.
     """
 
-    def __init__(self, network: ActorCritic, weights: SharedWeights, copied: CopyEvent | None) -> None:
+    def __init__(self, network: ActorCritic, weights: SharedWeights, copied: Any = None) -> None:
         self._network = network
         self.weights = weights
         self._copied = copied
@@ -143,8 +127,8 @@ class WeightPublisher:
     def post(self, version: int) -> None:
         """Start to publish the weights as they are after `version` updates."""
         if self._copied is None:
-            with self.weights.publishing(version) as buffer:
-                write_flat_weights(self._network, buffer)
+            write_flat_weights(self._network, self.weights.begin())
+            self.weights.complete(version)
             return
         self.deliver(wait=True)
         flat = flat_weights(self._network)
@@ -166,7 +150,7 @@ class WeightPublisher:
 def make_publisher(network: ActorCritic, weights: SharedWeights, at_once: bool) -> WeightPublisher:
     """With `at_once`, `post` publishes before it returns, on any device."""
     if network.projection.device.type != "cuda" or at_once:
-        return WeightPublisher(network, weights, None)
+        return WeightPublisher(network, weights)
     pin(weights.memory)
     return WeightPublisher(network, weights, torch.cuda.Event())  # type: ignore[no-untyped-call]
 

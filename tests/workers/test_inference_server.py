@@ -6,7 +6,9 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,22 +22,24 @@ from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from machine.machine_setup import Machine
 from option_flags import Config
-from processes.messages import Kind, Message, receive, send
+from processes.child import start_child
+from processes.fork_server import ForkServer
+from processes.messages import Kind, receive
 from replay.unroll_layout import UnrollLayout
 from tests.catch import CELL, CELLS, make_catch
 from tests.training.catch_runs import catch_run, resume_run
 from tests.training.resumed_runs import assert_same_run
 from tests.training.test_train import catch_config
 from tests.workers.test_rollout import make_environment
+from workers import inference_server as server_module
 from workers.actors import make_pool
-from workers.inference import server as server_module
-from workers.inference.rows import InferenceRows
-from workers.inference.server import InferenceServer, WorkerPipes, connect_worker
-from workers.memory.shared_weights import NewestWeights, SharedWeights
+from workers.inference_server import InferenceServer
 from workers.policies import LocalPolicy, RemotePolicy
+from workers.policy_inputs import InferenceRows
 from workers.rollout import Rollout
+from workers.shared_array import CPU, make_times
+from workers.shared_weights import NewestWeights, SharedWeights
 from workers.worker import PlaySetup
-from workers.worker_clock import CPU, WorkerTimes
 from workers.worker_pool import WorkerPool
 
 pytestmark = pytest.mark.slow
@@ -55,8 +59,10 @@ class ServerThread:
         self.weights = SharedWeights(weight_count(self.network))
         self.weights.publish(0, flat_weights(self.network))
         self.rows = InferenceRows(self.layout, workers, ENVIRONMENTS)
-        self.times = WorkerTimes(workers + 1)
+        self.times = make_times(workers + 1)
         self._learner, servers_end = multiprocessing.Pipe()
+        ends = [multiprocessing.Pipe() for _ in range(workers)]
+        self.pipes = [worker_end for worker_end, _ in ends]
         server = InferenceServer(
             OPTIONS,
             torch.float32,
@@ -65,6 +71,7 @@ class ServerThread:
             self.weights,
             self.times,
             lockstep,
+            [server_end for _, server_end in ends],
             pad=lambda count, device: count + padding,
         )
         self._thread = threading.Thread(target=self._serve, args=(server, servers_end))
@@ -74,11 +81,8 @@ class ServerThread:
         with pipe, contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
             server.run(pipe)
 
-    def pipe(self, worker: int = 0) -> Connection:
-        return connect_worker(self._learner, worker)
-
-    def remote(self, worker: int = 0) -> RemotePolicy:
-        return RemotePolicy(self.rows, worker, self.pipe(worker))
+    def remote(self, worker: int = 0, restart_index: int = 0) -> RemotePolicy:
+        return RemotePolicy(self.rows, worker, self.pipes[worker], restart_index)
 
     def local(self) -> LocalPolicy:
         """A worker's own copy of the policy."""
@@ -95,7 +99,7 @@ class ServerThread:
     def close(self) -> None:
         self._learner.close()
         self._thread.join()
-        for shared in (self.rows, self.weights, self.times):
+        for shared in (self.weights, self.times):
             shared.close()
 
 
@@ -142,7 +146,9 @@ def test_with_the_same_groups_results_are_equal_to_the_last_bit(lstm_size: int, 
             if version == 2 and not time_limit:  # the snapshot does not hold the steps that CutAfterThree counts
                 snapshot = remote.snapshot()
                 remote = Rollout(
-                    [make_environment(e, time_limit) for e in range(ENVIRONMENTS)], served.remote(), served.layout
+                    [make_environment(e, time_limit) for e in range(ENVIRONMENTS)],
+                    served.remote(restart_index=1),
+                    served.layout,
                 )
                 remote.restore(snapshot)
             expected, found = collect(local, served.layout), collect(remote, served.layout)
@@ -178,39 +184,26 @@ def test_other_groups_change_rounding_errors_only(lstm_size: int, padding: int) 
                 np.testing.assert_allclose(unroll[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
 
 
-def test_requests_of_a_dead_worker_are_not_answered_to_its_replacement() -> None:
+def test_results_for_a_dead_worker_are_not_taken_by_its_replacement() -> None:
+    """It has asked for two groups, and for a value; the replacement asks for one group."""
     with running_server(lockstep=True) as served:
-        first, second = served.pipe(), served.pipe()
+        dead = served.remote()
         for group in (0, 1, 2):
-            send(first, Kind.ACTION_REQUEST, group)
-        with contextlib.suppress(EOFError, ConnectionResetError):
-            while True:
-                receive(first)  # the server may answer some of them before it gets the second pipe
-        send(second, Kind.ACTION_REQUEST, 1)
-        assert receive(second) == Message(Kind.ACTION_RESULT, 1)
-        assert not second.poll(0.05)
-        first.close()
-        second.close()
-
-
-def test_a_request_that_arrives_together_with_a_replacement_is_dropped() -> None:
-    learner, server = multiprocessing.Pipe()
-    with learner, server, contextlib.closing(WorkerPipes(server)) as pipes, contextlib.ExitStack() as worker_ends:
-        first = worker_ends.enter_context(connect_worker(learner, 0))
-        assert pipes.wait(1.0) == [] == pipes.wait(0.0)
-        send(first, Kind.ACTION_REQUEST, 1)
-        second = worker_ends.enter_context(connect_worker(learner, 0))
-        assert pipes.wait(1.0) == []
-        send(second, Kind.ACTION_REQUEST, 2)
-        assert [request.group for request in pipes.wait(1.0)] == [2]
+            dead.request(group)
+        served.weights.publish(5, flat_weights(served.network))
+        replacement = served.remote(restart_index=1)
+        replacement.request(1)
+        assert replacement.result(1)[1] == 5
+        assert not served.pipes[0].poll(), "all older results came before"
 
 
 def test_heartbeats_say_whether_the_server_has_returned_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "HEARTBEAT_SECONDS", 0.01)
-    with running_server() as served, served.pipe() as worker_end:
+    with running_server() as served:
         assert [served.heartbeat() for _ in range(3)] == [0, 0, 0]
-        send(worker_end, Kind.ACTION_REQUEST, 0)
-        receive(worker_end)
+        policy = served.remote()
+        policy.request(0)
+        policy.result(0)
         while not served.heartbeat():  # older ones may be on their way; pytest's timeout ends it
             pass
 
@@ -218,40 +211,42 @@ def test_heartbeats_say_whether_the_server_has_returned_a_result(monkeypatch: py
 def test_the_server_counts_its_processor_time() -> None:
     with running_server() as served:
         policy = served.remote()
-        while not served.times.seconds[-1, CPU]:
+        while not served.times.array[-1, CPU]:
             policy.request(0)
             policy.result(0)
-        assert not served.times.seconds[:, :CPU].any(), "the stages are times of workers only"
+        assert not served.times.array[:, :CPU].any(), "the stages are times of workers only"
 
 
-def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path) -> None:
+@pytest.fixture
+def forked_actors(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.actors.start_child", partial(start_child, launch=fork_server))
+
+
+def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path, forked_actors: None) -> None:
     config = catch_config(tmp_path, inference="learner", envs_per_worker=3, network="impala_shallow")
     layout = make_unroll_layout(config, make_catch)
     network = ActorCritic(config.network, layout, torch.float32)
     weights = SharedWeights(weight_count(network))
     weights.publish(0, flat_weights(network))
-    times, announced = WorkerTimes(2), list[str]()
+    times, announced = make_times(2), list[str]()
     machine = Machine(CPU_DEVICE, torch.float32, torch.float32, 1, 2, 1)
-    pool = make_pool(PlaySetup(config, make_catch, layout, machine), weights, times, announced.append)
-    try:
-        take(pool, layout, 12)
-        server, worker = pool.process_ids()
-        os.kill(worker, signal.SIGKILL)
-        while not announced:
-            pool.wait(0.1)
-        take(pool, layout, 6 + 12)  # some were played before the kill
-        assert pool.process_ids()[0] == server
-        os.kill(server, signal.SIGKILL)
-        while len(announced) < 2:
-            pool.wait(0.1)
-        take(pool, layout, 6 + 12)
-        assert len({server, worker, *pool.process_ids()}) == 4
-        how = "is replaced: it was killed by SIGKILL"
-        assert announced == [f"worker 0 {how}", f"the inference server {how}"]
-    finally:
-        pool.close()
-        for shared in (weights, times):
-            shared.close()
+    with closing(weights), closing(times):
+        pool = make_pool(PlaySetup(config, make_catch, layout, machine), weights, times, announced.append)
+        with closing(pool):
+            take(pool, layout, 12)
+            server, worker = pool.process_ids()
+            os.kill(worker, signal.SIGKILL)
+            while not announced:
+                pool.wait(0.1)
+            take(pool, layout, 6 + 12)  # some were played before the kill
+            assert pool.process_ids()[0] == server
+            os.kill(server, signal.SIGKILL)
+            while len(announced) < 2:
+                pool.wait(0.1)
+            take(pool, layout, 6 + 12)
+            assert len({server, worker, *pool.process_ids()}) == 4
+    how = "is replaced: it was killed by SIGKILL"
+    assert announced == [f"worker 0 {how}", f"the inference server {how}"]
 
 
 def take(pool: WorkerPool, layout: UnrollLayout, count: int) -> None:
@@ -262,7 +257,7 @@ def take(pool: WorkerPool, layout: UnrollLayout, count: int) -> None:
         assert layout.array(rows[0], "behaviour_logits").any()
 
 
-def test_a_run_with_the_server_equals_a_run_without_and_resumes_exactly(tmp_path: Path) -> None:
+def test_a_run_with_the_server_equals_a_run_without_and_resumes_exactly(tmp_path: Path, forked_actors: None) -> None:
     """With one environment per worker, both have the same batch sizes. A GPU would differ in the last bits."""
     flags: dict[str, Any] = {"device": "cpu", "worker_count": 2, "envs_per_worker": 1, "r_f_steps": 5, "batch_size": 4}
     flags |= {"reproducible": True, "report_period": 100, "network": "impala_shallow", "use_lstm": True, "lstm_size": 8}

@@ -1,9 +1,7 @@
 """One process that chooses the actions of all workers on the learner's device (--inference=learner)."""
 
-import multiprocessing
 import selectors
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import NamedTuple
@@ -11,25 +9,23 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from agents.acting import Actor, ActorState
+from agents.acting import Actor
 from agents.network import ActorCritic
 from machine.device import padded_size, prepare_torch
 from machine.system_settings import use_one_thread
 from option_flags import NetworkOptions
 from processes.inside import HEARTBEAT_SECONDS, Heartbeat
 from processes.messages import Kind, receive, send
-from workers.inference.rows import InferenceRows
-from workers.memory.shared_weights import NewestWeights, SharedWeights
-from workers.policy_inputs import as_batch
-from workers.worker_clock import WorkerClock, WorkerTimes
+from workers.policy_inputs import DECISION, InferenceRows, as_batch, state_in
+from workers.shared_array import SharedArray, WorkerClock
+from workers.shared_weights import NewestWeights, SharedWeights
 
 
 class Request(NamedTuple):
     """A worker asks for the actions of one group of its environments."""
 
-    pipe: Connection
     worker: int
-    group: int
+    number: int  # of the group; those of a replaced worker go on where those of the process before it ended
 
 
 class BatchedPolicy:
@@ -54,7 +50,8 @@ class BatchedPolicy:
     @torch.inference_mode()
     def act(self, batch: Sequence[Request], weight_version: int) -> None:
         """Compute the results of all requests in one forward pass."""
-        sources = [(request.worker, self._rows.groups[request.group]) for request in batch]
+        groups = self._rows.groups
+        sources = [(request.worker, groups[request.number % len(groups)]) for request in batch]
         ends = np.cumsum([rows.stop - rows.start for _, rows in sources]).tolist()
         parts = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
         for part, source in zip(parts, sources, strict=True):
@@ -69,13 +66,10 @@ class BatchedPolicy:
         on_cpu = self._requests[:size]
         request = self._rows.request_layout.tensors(on_cpu.to(self._device, non_blocking=True))
         uniforms = self._rows.request_layout.tensors(on_cpu)["uniform"]
-        state = ActorState(request["lstm_state"], request["previous_action"], request["previous_reward"])
-        decision = self._actor.act(as_batch(request["observation"]), state, uniforms, request["vector"])
+        decision = self._actor.act(as_batch(request["observation"]), state_in(request), uniforms, request["vector"])
         results = self._rows.result_layout.tensors(self._results[:size])
-        results["logits"].copy_(decision.logits)
-        results["value"].copy_(decision.values)
-        results["features"].copy_(decision.features)
-        results["lstm_state"].copy_(decision.lstm_state)
+        for name, part in zip(DECISION[1:], decision[1:], strict=True):
+            results[name].copy_(part)
         rows = self._results[:count].cpu()
         on_cpu_results = self._rows.result_layout.tensors(rows)
         on_cpu_results["action"].copy_(decision.actions[:count])
@@ -92,8 +86,9 @@ class InferenceServer:
     device: torch.device
     rows: InferenceRows
     weights: SharedWeights
-    times: WorkerTimes  # the last row is the server's
+    times: SharedArray  # the last row is the server's
     lockstep: bool
+    pipes: Sequence[Connection]  # to each worker
     pad: Callable[[int, torch.device], int] = padded_size
 
     def run(self, learner: Connection) -> None:
@@ -103,76 +98,21 @@ class InferenceServer:
         actor = Actor(network)
         newest = NewestWeights(self.weights, actor, self.device)
         policy = BatchedPolicy(actor, self.rows, self.device, self.pad)
-        clock = WorkerClock(self.times.seconds[-1])
+        clock = WorkerClock(self.times.array[-1])
         alive, has_acted = Heartbeat(learner), False
-        with closing(WorkerPipes(learner)) as pipes:
+        with selectors.DefaultSelector() as selector:
+            for worker, pipe in [(-1, learner), *enumerate(self.pipes)]:
+                selector.register(pipe, selectors.EVENT_READ, (worker, pipe))
             while True:
-                requests = pipes.wait(HEARTBEAT_SECONDS)
+                ready = [key.data for key, _ in selector.select(HEARTBEAT_SECONDS)]
+                # The learner sends nothing. When it closes its pipe, an EOFError ends this process.
+                requests = [Request(worker, receive(pipe).index) for worker, pipe in ready]
                 # In lockstep each group is a batch: the batch size changes the last bits of the results.
                 for batch in [[one] for one in requests] if self.lockstep else [requests] if requests else []:
                     policy.act(batch, newest.load())
                     has_acted = True
-                    for pipe, _, group in batch:
-                        with suppress(BrokenPipeError, ConnectionResetError):  # the next `wait` drops a dead worker
-                            send(pipe, Kind.ACTION_RESULT, group)
+                    for worker, number in batch:
+                        send(self.pipes[worker], Kind.ACTION_RESULT, number)
                 if alive.is_due:
                     alive(int(has_acted))
                     clock.share()
-
-
-class WorkerPipes:
-    """The server's pipes: one to the learner, and one to each worker, which the learner sends.
-
-    The selector is kept between calls: making a new one each time would take longer than the rest of a batch.
-    """
-
-    def __init__(self, learner: Connection) -> None:
-        self._learner = learner
-        self._pipes: dict[int, Connection] = {}  # by worker
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(learner, selectors.EVENT_READ)
-
-    def wait(self, timeout: float) -> list[Request]:
-        """The requests that arrive within `timeout` seconds; EOFError when the learner is gone."""
-        requests = []
-        for key, _ in self._selector.select(timeout):
-            pipe, worker = key.fileobj, key.data
-            assert isinstance(pipe, Connection)
-            if pipe is self._learner:
-                self._add()
-            elif self._pipes.get(worker) is pipe:
-                try:
-                    requests.append(Request(pipe, worker, receive(pipe).index))
-                except (EOFError, ConnectionResetError):
-                    self._drop(worker)
-        return [request for request in requests if self._pipes.get(request.worker) is request.pipe]
-
-    def _add(self) -> None:
-        """Receive the pipe of a new worker. The worker it replaces is dead, and its requests are dropped."""
-        message = receive(self._learner)
-        worker, pipe = message.index, Connection(message.file)
-        self._drop(worker)
-        self._pipes[worker] = pipe
-        self._selector.register(pipe, selectors.EVENT_READ, worker)
-
-    def _drop(self, worker: int) -> None:
-        pipe = self._pipes.pop(worker, None)
-        if pipe is not None:
-            self._selector.unregister(pipe)
-            pipe.close()
-
-    def close(self) -> None:
-        for worker in list(self._pipes):
-            self._drop(worker)
-        self._selector.close()
-
-
-def connect_worker(server: Connection, worker: int) -> Connection:
-    """Make a pipe between a worker and the server; send the server its end, and return the worker's.
-
-    If the server has just died, the pipe is closed at its end, and the worker ends when it sends a request.
-    """
-    worker_end, server_end = multiprocessing.Pipe()
-    with server_end, suppress(BrokenPipeError, ConnectionResetError):
-        send(server, Kind.WORKER_PIPE, worker, file=server_end.fileno())
-    return worker_end

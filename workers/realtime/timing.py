@@ -1,31 +1,99 @@
-"""What games in real time need of the machine, checked before any process starts."""
+"""How long inferences take, and what games in real time need of the machine, checked before any process starts.
+
+Times in milliseconds for slower networks are written as text such as `lognormal:50:0.3`.
+"""
 
 import math
+import re
 import time
+from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from agents.acting import Actor
 from agents.network import ActorCritic
 from machine.capacity import PART_OF_FREE, format_bytes, usable_cores, usable_memory
 from option_flags import Config, RealtimeOptions
-from options.rules import UsageError
+from options.rules import UsageError, shown
 from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import PolicyInputs
-from workers.realtime.latency import LatencyModel, parse_latency
 from workers.realtime.schedule import needed_processes
 from wrappers.environment import MakeEnvironment
 
+Times = NDArray[np.float64]  # [n] milliseconds
+
+SUBJECT = "--inference_latency"
+MOST = 600_000.0  # ten minutes
+WANTED = (
+    "be fixed:TIME, uniform:LOW:HIGH, lognormal:MEAN:SIGMA with a SIGMA of at most 3, measured:FILE or "
+    f"measured:TIME,TIME,... with times in milliseconds above 0 and at most {MOST:,.0f}, the lower one first"
+)
+QUANTILES = 1000  # times that stand for a distribution
 MEASURED_FRAMES, MEASURED_PARTS = 60, 5  # frames in each part; the fastest part counts
 MEASURED_INFERENCES = 30
-DRAWN_TIMES = 1000  # to find the longest time of a model without a bound
 PROCESS_BYTES = 48 << 20  # of an inference process, without what it shares with its siblings
 MOST_OF_CORES = 0.9  # what games and inferences may take of them
 
 
-def latency_model(options: RealtimeOptions) -> LatencyModel | None:
-    """The model of --inference_latency; UsageError if it has no numbers."""
+def parse_latency(text: str) -> Times:
+    """Times that are equally likely, as the text describes them. UsageError if it describes none.
+
+    * `fixed:TIME`: always this time.
+    * `uniform:LOW:HIGH`: times from LOW to HIGH.
+    * `lognormal:MEAN:SIGMA`: the logarithm of the time is normal with deviation SIGMA; MEAN is the mean of the time. So
+      the median is MEAN · exp(−SIGMA² / 2), and MEAN can be compared with the times of the other models.
+    * `measured:FILE` or `measured:TIME,TIME,...`: these times. Those in a file are separated by commas, blanks or
+      lines.
+    """
+    kind, _, values = text.partition(":")
+    if kind == "measured" and values:
+        return _measured_times(values, text)
+    numbers = [_number(word) for word in values.split(":")]
+    match kind, *numbers:
+        case ["fixed", float(time)] if 0 < time <= MOST:
+            return np.array([time])
+        case ["uniform", float(low), float(high)] if 0 < low <= high <= MOST:
+            return np.linspace(low, high, QUANTILES)
+        case ["lognormal", float(mean), float(sigma)] if 0 < mean <= MOST and sigma <= 3:
+            places = (np.arange(QUANTILES) + 0.5) / QUANTILES
+            times = np.exp([sigma * NormalDist().inv_cdf(place) for place in places])
+            return np.asarray(mean * times / times.mean())
+    raise UsageError(f"{SUBJECT} must {WANTED}, not {shown(text)}.")
+
+
+def _number(word: str) -> float | None:
+    """The number that the word is, as people write it; None for other words, such as nan, 1_0 or −1."""
+    return float(word) if re.fullmatch(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", word, re.ASCII) else None
+
+
+def _measured_times(values: str, text: str) -> Times:
+    content = values
+    if "," not in values and _number(values) is None:
+        try:
+            content = Path(values).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "not text"
+            raise UsageError(
+                f"{SUBJECT}={text} must name a file of times in milliseconds, or list them as in measured:20,25; "
+                f"{values} cannot be read ({reason})."
+            ) from None
+    times = []
+    for word in re.split(r"[\s,]+", content.strip(" \t\r\n,")):
+        number = _number(word)
+        if number is None or not 0 < number <= MOST:
+            raise UsageError(
+                f"{SUBJECT}={text} must have times in milliseconds above 0 and at most {MOST:,.0f}, "
+                f"but one is {shown(word)}."
+            )
+        times.append(number)
+    return np.array(times)
+
+
+def latencies(options: RealtimeOptions) -> Times | None:
+    """The times of --inference_latency; UsageError if it describes none."""
     return None if options.inference_latency is None else parse_latency(options.inference_latency)
 
 
@@ -43,18 +111,13 @@ def check_realtime(
     """
     if not config.environment.in_real_time:
         return 0
-    latency, options, skipped_frames = (
-        latency_model(config.realtime),
-        config.realtime,
-        config.environment.skipped_frames,
-    )
+    options, skipped_frames = config.realtime, config.environment.skipped_frames
+    latency = latencies(options)
     times = inference_times(config, layout, games, compute_dtype)
-    processes = options.inference_processes
-    if not processes:
-        longest = max(*times, 0.0 if latency is None else longest_latency(latency))
-        processes = needed_processes(longest, skipped_frames / options.fps)
+    longest = max(*times, 0.0 if latency is None else float(latency.max()) / 1000)
+    processes = options.inference_processes or needed_processes(longest, skipped_frames / options.fps)
     mean = sum(times) / len(times)
-    busy = 1.0 if latency is None else mean / max(mean, latency.mean / 1000)  # the part of a process's time
+    busy = 1.0 if latency is None else mean / max(mean, float(latency.mean()) / 1000)  # the part of a process's time
     most = highest_rate(
         games * seconds_per_frame(config, make_environment),
         mean / skipped_frames,
@@ -119,14 +182,6 @@ def seconds_per_frame(config: Config, make_environment: MakeEnvironment) -> floa
         fastest = min(fastest, time.process_time() - begun)
     environment.close()
     return max(fastest, 1e-6) / MEASURED_FRAMES
-
-
-def longest_latency(latency: LatencyModel) -> float:
-    """The longest time of the model, or of many draws if it has no bound, in seconds."""
-    longest = latency.longest
-    if math.isinf(longest):
-        longest = float(latency.sample(np.random.default_rng(0), DRAWN_TIMES).max())
-    return longest / 1000
 
 
 def inference_times(config: Config, layout: UnrollLayout, games: int, compute_dtype: torch.dtype) -> list[float]:

@@ -10,8 +10,8 @@ from agents.spaces import make_unroll_layout
 from machine.capacity import PART_OF_FREE
 from option_flags import Config
 from options.rules import UsageError
-from workers.realtime import requirements
-from workers.realtime.requirements import MOST_OF_CORES, check_memory, check_realtime, highest_rate, open_unrolls
+from workers.realtime import timing
+from workers.realtime.timing import MOST_OF_CORES, check_memory, check_realtime, highest_rate, open_unrolls
 from wrappers.atari import make_atari
 
 SMALL = {"interaction": "realtime", "frame_scale_resolution": "36,36"}
@@ -73,13 +73,13 @@ def test_as_many_processes_as_the_longest_inference_has_intervals(options: dict[
     assert checked(**options) == processes
 
 
-def test_the_longest_time_of_a_model_without_a_bound_is_that_of_many_draws() -> None:
-    """The longest of 1,000 such times is about 2.5 times the mean."""
+def test_the_longest_time_of_log_normal_times_counts() -> None:
+    """It is about 2.5 times the mean."""
     assert 8 * 2 < checked(inference_latency="lognormal:500:0.3") < 8 * 4
 
 
 def test_the_inference_time_of_the_network_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "highest_rate", lambda *arguments: math.inf)
+    monkeypatch.setattr(timing, "highest_rate", lambda *arguments: math.inf)
     assert checked(games=8, fps=1.0) == 1
     assert checked(games=8, fps=90_000.0, skipped_frames=1) > 3
 
@@ -91,9 +91,9 @@ def test_a_frame_rate_that_the_machine_cannot_hold_is_refused_with_one_that_it_c
 
 def refusal(monkeypatch: pytest.MonkeyPatch, **options: Any) -> str:
     """What is said of 151 games, of which a machine with two cores could play 150."""
-    monkeypatch.setattr(requirements, "usable_cores", lambda: 2)
-    monkeypatch.setattr(requirements, "seconds_per_frame", lambda *arguments: 0.0001)
-    monkeypatch.setattr(requirements, "inference_times", lambda *arguments: [0.0])
+    monkeypatch.setattr(timing, "usable_cores", lambda: 2)
+    monkeypatch.setattr(timing, "seconds_per_frame", lambda *arguments: 0.0001)
+    monkeypatch.setattr(timing, "inference_times", lambda *arguments: [0.0])
     with pytest.raises(UsageError) as raised:
         checked(workers=2, games=151, fps=60.0, inference_processes=1, **options)
     return str(raised.value)
@@ -124,8 +124,8 @@ def test_the_highest_rate(games: float, inference: float, inference_cores: float
 
 
 def test_more_processes_than_fit_into_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = requirements.PROCESS_BYTES * 10 / PART_OF_FREE
-    monkeypatch.setattr(requirements, "usable_memory", lambda: int(room) + 1)
+    room = timing.PROCESS_BYTES * 10 / PART_OF_FREE
+    monkeypatch.setattr(timing, "usable_memory", lambda: int(room) + 1)
     check_memory(5, workers=2)
     with pytest.raises(UsageError, match="--inference_processes=5 or fewer"):
         check_memory(6, workers=2)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from processes.child import start_child
-from workers.memory.shared_array import SharedArray
+from workers.shared_array import SharedArray
 
 
 @dataclass(frozen=True)
