@@ -1,6 +1,6 @@
 """Acting: a copy of the network chooses actions. It takes new weights as one vector."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ from torch import nn
 
 from agents.network import ActorCritic, NetworkInput
 from agents.torsos.pictures import channels_last
+from replay.unroll_layout import UnrollLayout
 
 
 @dataclass
@@ -16,26 +17,24 @@ class ActorState:
     """The inputs of the network besides the observations, for E environments."""
 
     lstm_state: torch.Tensor  # [E, 2, L]
-    previous_actions: torch.Tensor  # [E, ...] int32, -1 at an episode start; float32, 0 at an episode start
+    previous_actions: torch.Tensor  # [E, ...]; `no_action` at an episode start
     previous_rewards: torch.Tensor  # [E] float32, 0 at an episode start
+    no_action: float | torch.Tensor = -1  # of the layout
 
     @classmethod
-    def at_start(
-        cls, environments: int, lstm_size: int, action_shape: Sequence[int] = (), action_dtype: str = "int32"
-    ) -> "ActorState":
-        state = cls(
-            lstm_state=torch.zeros(environments, 2, lstm_size),
-            previous_actions=torch.zeros(environments, *action_shape, dtype=getattr(torch, action_dtype)),
+    def at_start(cls, environments: int, layout: UnrollLayout) -> "ActorState":
+        no_action = torch.from_numpy(layout.no_action)
+        return cls(
+            lstm_state=torch.zeros(environments, 2, layout.lstm_size),
+            previous_actions=no_action.repeat(environments, *(1,) * no_action.dim()),
             previous_rewards=torch.zeros(environments),
+            no_action=no_action,
         )
-        for environment in range(environments):
-            state.restart(environment)
-        return state
 
     def restart(self, environment: int) -> None:
         """Reset one environment after the end of an episode."""
         self.lstm_state[environment] = 0
-        self.previous_actions[environment] = 0 if self.previous_actions.is_floating_point() else -1
+        self.previous_actions[environment] = self.no_action
         self.previous_rewards[environment] = 0
 
 

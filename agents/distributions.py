@@ -217,7 +217,74 @@ class DiagonalGaussian:
         return means + deviations * normals
 
 
-PolicyDistribution: TypeAlias = Categorical | DiagonalGaussian
+@dataclass(frozen=True)
+class Mixed:
+    """Choices and real numbers, all independent of each other. Actions are float32 `[..., K]`, choices first."""
+
+    choices: Categorical
+    numbers: DiagonalGaussian
+
+    @property
+    def parameter_count(self) -> int:
+        return self.choices.parameter_count + self.numbers.parameter_count
+
+    @property
+    def encoded_size(self) -> int:
+        return self.choices.encoded_size + self.numbers.encoded_size
+
+    def sample(self, parameters: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+        (logits, normal), (first, last) = self._parameters(parameters), self._actions(uniforms)
+        return torch.cat([self.choices.sample(logits, first).float(), self.numbers.sample(normal, last)], -1)
+
+    def most_likely(self, parameters: torch.Tensor) -> torch.Tensor:
+        logits, normal = self._parameters(parameters)
+        return torch.cat([self.choices.most_likely(logits).float(), self.numbers.most_likely(normal)], -1)
+
+    def log_prob(self, parameters: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        (logits, normal), (first, last) = self._parameters(parameters), self._actions(actions)
+        return self.choices.log_prob(logits, first) + self.numbers.log_prob(normal, last)
+
+    def entropy(self, parameters: torch.Tensor) -> torch.Tensor:
+        logits, normal = self._parameters(parameters)
+        return self.choices.entropy(logits) + self.numbers.entropy(normal)
+
+    def kl_divergence(self, p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+        (p_logits, p_normal), (q_logits, q_normal) = self._parameters(p), self._parameters(q)
+        return self.choices.kl_divergence(p_logits, q_logits) + self.numbers.kl_divergence(p_normal, q_normal)
+
+    @torch.no_grad()
+    def implied_divergence(self, target: torch.Tensor, behaviour: torch.Tensor, rho_bar: float) -> torch.Tensor:
+        """A mean over fixed points."""
+        target, behaviour = target.unsqueeze(-2), behaviour.unsqueeze(-2)
+        points = points_for(len(self.choices.sizes) + self.numbers.dimensions, target.device)
+        actions = self.sample(target.to(points.device), points).to(target.device)
+        return mean_divergence(self.log_prob(target, actions) - self.log_prob(behaviour, actions), rho_bar)
+
+    def encode(self, actions: torch.Tensor) -> torch.Tensor:
+        first, last = self._actions(actions)
+        return torch.cat([self.choices.encode(first), self.numbers.encode(last)], -1)
+
+    def as_bars(self, parameters: torch.Tensor) -> torch.Tensor:
+        logits, normal = self._parameters(parameters)
+        return torch.cat([self.choices.as_bars(logits), self.numbers.as_bars(normal)], -1)
+
+    def spread(self, parameters: torch.Tensor) -> torch.Tensor:
+        """The mean of those of both parts."""
+        logits, normal = self._parameters(parameters)
+        return (self.choices.spread(logits) + self.numbers.spread(normal)) / 2
+
+    def _parameters(self, parameters: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of the choices and of the numbers: `[..., P]` → `[..., P1]`, `[..., P2]`."""
+        first, last = torch.split(parameters, [self.choices.parameter_count, self.numbers.parameter_count], -1)
+        return first, last
+
+    def _actions(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Choices and numbers: `[..., K]` → `[..., K1]`, `[..., K2]`."""
+        first, last = torch.split(actions, [len(self.choices.sizes), self.numbers.dimensions], -1)
+        return first, last
+
+
+PolicyDistribution: TypeAlias = Categorical | DiagonalGaussian | Mixed
 
 
 def distribution_of(layout: UnrollLayout) -> PolicyDistribution:
@@ -228,6 +295,9 @@ def distribution_of(layout: UnrollLayout) -> PolicyDistribution:
         return Categorical(layout.action_sizes)
     if layout.action_kind == "gaussian":
         return DiagonalGaussian(len(layout.action_sizes))
+    if layout.action_kind == "mixed":
+        choices = tuple(size for size in layout.action_sizes if size)
+        return Mixed(Categorical(choices), DiagonalGaussian(len(layout.action_sizes) - len(choices)))
     raise ValueError(f"there is no distribution for actions of the kind {layout.action_kind}")
 
 

@@ -10,6 +10,7 @@ from agents.distributions import (
     LARGEST_LOG_DEVIATION,
     SMALLEST_LOG_DEVIATION,
     DiagonalGaussian,
+    Mixed,
     PolicyDistribution,
 )
 
@@ -31,16 +32,19 @@ FIRST_LOG_DEVIATION = math.log(0.5)
 
 
 class GaussianHead(Head):
-    """The means of `dimensions` real numbers; the logarithms of their deviations do not depend on the state."""
+    """The logits of `choices`, if there are any, then the means of `dimensions` real numbers and their deviations.
 
-    def __init__(self, part: slice, dimensions: int) -> None:
-        super().__init__(part, dimensions)
+    The logarithms of the deviations do not depend on the state.
+    """
+
+    def __init__(self, part: slice, dimensions: int, choices: int = 0) -> None:
+        super().__init__(part, choices + dimensions)
         self.log_deviations = nn.Parameter(torch.full((dimensions,), FIRST_LOG_DEVIATION))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """`[..., F]` → `[..., 2K]`."""
-        means = super().forward(features)
-        return torch.cat([means, self.log_deviations.expand_as(means)], dim=-1)
+        """`[..., F]` → `[..., P]`."""
+        outputs = super().forward(features)
+        return torch.cat([outputs, self.log_deviations.expand(*outputs.shape[:-1], -1)], dim=-1)
 
     @torch.no_grad()
     def keep_in_range(self) -> None:
@@ -89,6 +93,8 @@ def make_policy_head(distribution: PolicyDistribution, part: slice, joystick: Se
     """
     if isinstance(distribution, DiagonalGaussian):
         return GaussianHead(part, distribution.dimensions)
+    if isinstance(distribution, Mixed):
+        return GaussianHead(part, distribution.numbers.dimensions, distribution.choices.parameter_count)
     if joystick:
         return JoystickHead(part, joystick)
     return Head(part, distribution.parameter_count)

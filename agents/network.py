@@ -91,7 +91,7 @@ class ActorCritic(nn.Module):
         if lstm_size:
             self.lstm = nn.LSTM(feature_size + distribution.encoded_size + 1, lstm_size)
             for_policy = for_value = slice(0, lstm_size)
-        joystick = layout.action_names if options.factored_actions else ()
+        joystick = layout.action_names if options.factored_actions and layout.action_kind == "discrete" else ()
         self.policy_head = make_policy_head(distribution, for_policy, joystick)
         self.value_head = ValueHead(for_value, options.popart)
         self._initialise()

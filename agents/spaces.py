@@ -57,7 +57,7 @@ def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
 
 def suited_settings(spec: EnvironmentSpec) -> str:
     """The settings for an environment with such observations and actions."""
-    if spec.action_kind == "gaussian":
+    if spec.action_kind in ("gaussian", "mixed"):
         return CONTINUOUS
     if not spec.has_picture:
         return NUMBERS

@@ -36,7 +36,7 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
     fields = layout.tensors(rows.to(device))
     dones = fields["dones"].bool()
     keep = (~dones).float()
-    previous_actions = after_episodes(fields["actions"], dones)
+    previous_actions = after_episodes(fields["actions"], dones, on_device(layout.no_action, device))
     seen_rewards, ended = fields["rewards"], dones
     step_discounts = torch.full_like(seen_rewards, gamma)
     if layout.delayed_actions:
@@ -82,10 +82,9 @@ def observed_pictures(
     return fields["frames"].new_zeros(steps + 1 if states is None else len(states), batch, 0, 0, 0)
 
 
-def after_episodes(actions: torch.Tensor, dones: torch.Tensor) -> torch.Tensor:
+def after_episodes(actions: torch.Tensor, dones: torch.Tensor, no_action: torch.Tensor) -> torch.Tensor:
     """The action before each of the states 1 to T: `[B, T, ...]`, `dones [B, T]`. After an episode's end, none."""
-    none = 0 if actions.is_floating_point() else -1
-    return torch.where(dones.view(*dones.shape, *(1,) * (actions.dim() - 2)), none, actions)
+    return torch.where(dones.view(*dones.shape, *(1,) * (actions.dim() - 2)), no_action, actions)
 
 
 def stack_indices(dones: torch.Tensor, frame_stack: int) -> torch.Tensor:

@@ -103,7 +103,8 @@ class GamePlayer:
         # Of an Atari game, which may draw a thing in every other frame, the last two; of others, the last one.
         self._screens: deque[NDArray[np.uint8]] = deque(maxlen=2 if is_noframeskip(self._options.env) else 1)
         self._environment: gymnasium.Env[Any, Any] = make_environment(self._options, 0, self._watch)
-        self._is_real = self._layout.action_kind == "gaussian"
+        sizes = self._layout.action_sizes or (self._layout.action_count,)
+        self._choices = 0 if self._layout.action_kind == "gaussian" else sum(sizes)
         self._names = bar_names(self._layout, action_labels(self._environment))
         frames_per_second = film_format(self._options.env, self._environment).frames_per_second
         self.seconds_per_step = self._options.frames_per_step / float(frames_per_second)
@@ -153,7 +154,7 @@ class GamePlayer:
         decision = self._actor.act(inputs.pictures, self._state, inputs.uniforms, inputs.vectors)
         self._probabilities = tuple(self._actor.distribution.as_bars(decision.logits[0]).tolist())
         encoded = self._actor.distribution.encode(decision.actions[0])  # ones at the choices
-        self._chosen = () if self._is_real else tuple(encoded.flatten().nonzero().flatten().tolist())
+        self._chosen = tuple(encoded.flatten()[: self._choices].nonzero().flatten().tolist())
         self._action = each_action(decision.actions)[0]
         self._lstm_state = decision.lstm_state
         self._values.append((self._played * self.seconds_per_step, float(decision.values[0])))
@@ -246,8 +247,11 @@ def _png(picture: NDArray[np.uint8]) -> bytes:
 
 def bar_names(layout: UnrollLayout, names: Sequence[str]) -> tuple[str, ...]:
     """One name for each of the numbers that `as_bars` of a distribution gives; `names` are of discrete actions."""
+    if layout.action_kind == "discrete":
+        return tuple(names)
+    parts = layout.action_names or tuple(map(str, range(len(layout.action_sizes))))
     if layout.action_kind == "gaussian":
-        return tuple(f"action {index}" for index in range(len(layout.action_sizes)))
-    if layout.action_kind == "product":
-        return tuple(f"{factor}: {choice}" for factor, size in enumerate(layout.action_sizes) for choice in range(size))
-    return tuple(names)
+        return tuple(f"action {part}" for part in parts)
+    pairs = tuple(zip(parts, layout.action_sizes, strict=True))
+    choices = tuple(f"{part}: {choice}" for part, size in pairs for choice in range(size))
+    return (*choices, *(f"action {part}" for part, size in pairs if size == 0))

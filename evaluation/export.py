@@ -4,7 +4,7 @@ import importlib.util
 import json
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -22,6 +22,7 @@ from options.command_line import split_words
 from options.rules import PATH, Options, UsageError, declared, option
 from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_content
 from run_files.run_folder import write_atomically
+from replay.unroll_layout import UnrollLayout
 from wrappers.any_environment.faults import last_line, traceback_of
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -70,12 +71,13 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
     Nothing is written if a difference exceeds TOLERANCE.
     """
     config = Config.from_flags(checkpoint.options)
-    network = load_network(checkpoint, config)
+    network, layout = load_network(checkpoint, config)
     policy = ExportedPolicy(network)
     inputs = random_inputs(network)
     expected = reference(network, inputs)
     try:
-        files = {"policy.onnx": as_onnx(policy, inputs, checkpoint.options)}
+        described = {"options": json.dumps(checkpoint.options), "logits": json.dumps(logit_names(layout))}
+        files = {"policy.onnx": as_onnx(policy, inputs, described)}
         files["policy.pt"] = as_torchscript(policy, inputs)
     except Exception as error:  # most likely of the torso, if that is the user's own
         if not is_own(config.network.network):
@@ -104,15 +106,27 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
     return {folder / name: difference for name, difference in differences.items()}
 
 
-def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
-    """The checkpoint's network, in float32."""
+def logit_names(layout: UnrollLayout) -> list[str]:
+    """What each of the logits is, such as "UP", "arm.grip: 1", "speed: mean" and "speed: log deviation"."""
+    if layout.action_kind == "discrete":
+        return list(layout.action_names or map(str, range(layout.action_count)))
+    parts = layout.action_names or tuple(map(str, range(len(layout.action_sizes))))
+    is_number = [layout.action_kind == "gaussian" or size == 0 for size in layout.action_sizes]
+    sizes = zip(parts, layout.action_sizes, is_number, strict=True)
+    choices = [f"{part}: {choice}" for part, size, number in sizes if not number for choice in range(size)]
+    numbers = [part for part, number in zip(parts, is_number, strict=True) if number]
+    return [*choices, *(f"{part}: {figure}" for figure in ("mean", "log deviation") for part in numbers)]
+
+
+def load_network(checkpoint: Checkpoint, config: Config) -> tuple[ActorCritic, UnrollLayout]:
+    """The checkpoint's network, in float32, and the layout of its unrolls."""
     with refusing_foreign_content(checkpoint):
         # Features that replays compare are no part of the policy.
         layout = replace(saved_layout(checkpoint.content, config), feature_size=0)
     network = ActorCritic(config.network, layout, torch.float32)
     with refusing_foreign_content(checkpoint):
         network.load_saved(checkpoint.content["learner"]["network"])
-    return network.eval().requires_grad_(False)
+    return network.eval().requires_grad_(False), layout
 
 
 class ExportedPolicy(nn.Module):
@@ -121,7 +135,7 @@ class ExportedPolicy(nn.Module):
     It shares the network's parameters. Inputs: `observations [N, S*C, H, W]` uint8 if there are pictures, then
     `vectors [N, D]` if there are vectors, then `action_masks [N, P]`, 1 for a possible choice and 0 for another, if
     there are action masks; with an LSTM also `previous_actions [N, ...]`, `previous_rewards [N]` and
-    `states [N, 2, L]`. At the start of an episode the previous action is -1 (0 if actions are real numbers), and the
+    `states [N, 2, L]`. At the start of an episode the previous action is -1 for choices and 0 for real numbers, and the
     previous reward and the state are 0. Outputs: `logits [N, P]`, `values [N]`; with an LSTM `new_states [N, 2, L]`.
     """
 
@@ -219,8 +233,8 @@ def reference(network: ActorCritic, inputs: Tensors) -> Tensors:
     return outputs if network.lstm is not None else outputs[:2]
 
 
-def as_onnx(policy: ExportedPolicy, inputs: Tensors, options: dict[str, object]) -> bytes:
-    """The policy as ONNX. The run's options are in the metadata; they define how observations are made."""
+def as_onnx(policy: ExportedPolicy, inputs: Tensors, metadata: Mapping[str, str]) -> bytes:
+    """The policy as ONNX. The run's options in the metadata define how observations are made."""
     count = torch.export.Dim("N")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it names packages that are not needed here
     with warnings.catch_warnings():
@@ -238,7 +252,8 @@ def as_onnx(policy: ExportedPolicy, inputs: Tensors, options: dict[str, object])
         )
     assert program is not None
     model = program.model_proto
-    model.metadata_props.add(key="options", value=json.dumps(options))
+    for key, value in metadata.items():
+        model.metadata_props.add(key=key, value=value)
     content: bytes = model.SerializeToString()
     return content
 

@@ -7,12 +7,16 @@ worker saw it; each step adds one frame. The part of an observation that is no p
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from replay.row_layout import Declared, RowLayout
 
-# One of n actions; one choice for each of several factors; real numbers from a normal distribution for each dimension.
-ActionKind = Literal["discrete", "product", "gaussian"]
+# One of n actions; one choice for each of several factors; real numbers from a normal distribution for each dimension;
+# choices and then real numbers.
+ActionKind = Literal["discrete", "product", "gaussian", "mixed"]
 
 # Limits of what a run may have. Checkpoints with more are refused, because networks are made for them.
 MOST_CHOICES = 10_000  # numbers that describe a policy in one state
@@ -36,8 +40,8 @@ class UnrollLayout(RowLayout):
     mask_size: int = 0  # choices of an action mask, which vectors hold after these numbers; 0: no masks
     vector_dtype: str = "float32"  # in which unrolls store vectors; one that holds all of them exactly
     action_kind: ActionKind = "discrete"
-    action_sizes: tuple[int, ...] = ()  # product: the number of actions in each factor; gaussian: one 1 per dimension
-    action_names: tuple[str, ...] = ()  # discrete actions of an Atari game: what the joystick does, such as UPFIRE
+    action_sizes: tuple[int, ...] = ()  # the choices of each factor; a 1 for a real number (mixed: a 0)
+    action_names: tuple[str, ...] = ()  # of an Atari game's actions, such as UPFIRE; of the parts of composite actions
     reported_info: tuple[str, ...] = ()  # entries of the environment's `info` that are reported
     explores: bool = False  # some environments hold random actions now and then
 
@@ -48,7 +52,14 @@ class UnrollLayout(RowLayout):
 
     @property
     def action_dtype(self) -> str:
-        return "float32" if self.action_kind == "gaussian" else "int32"
+        return "float32" if self.action_kind in ("gaussian", "mixed") else "int32"
+
+    @property
+    def no_action(self) -> NDArray[Any]:
+        """What stands for the action before the first one of an episode: -1 for a choice, 0 for a real number."""
+        if self.action_kind == "mixed":
+            return np.where(self.action_sizes, -1, 0).astype(np.float32)
+        return np.full(self.action_shape, 0 if self.action_kind == "gaussian" else -1, self.action_dtype)
 
     @property
     def has_pictures(self) -> bool:
@@ -74,11 +85,7 @@ class UnrollLayout(RowLayout):
             ("game_returns", (steps,), "float32"),  # of the full game that ended here, unclipped
             ("game_lengths", (steps,), "int32"),  # in agent steps; 0 where no game ended
             ("first_lstm_state", (2, self.lstm_size), "float32"),  # h and c before state 0
-            (
-                "first_action",
-                self.action_shape,
-                self.action_dtype,
-            ),  # before state 0; at an episode start -1, gaussian: 0
+            ("first_action", self.action_shape, self.action_dtype),  # before state 0; or `no_action`
             ("first_reward", (), "float32"),  # the reward before state 0
             ("weight_version", (), "int64"),
             ("environment_id", (), "int32"),

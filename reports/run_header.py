@@ -82,11 +82,14 @@ def described_actions(layout: UnrollLayout) -> str:
     """Such as "6 actions, masked", "choices of 3 and 2 actions" or "6 real-valued actions"."""
     if layout.mask_size:
         return f"{described_actions(replace(layout, mask_size=0))}, masked"
-    sizes = [str(size) for size in layout.action_sizes]
+    sizes = [str(size) for size in layout.action_sizes if size]
     if layout.action_kind == "discrete":
         return f"{layout.action_count} actions"
     if layout.action_kind == "gaussian":
         return counted(len(sizes), "real-valued action")
+    if layout.action_kind == "mixed":
+        choices = replace(layout, action_kind="product", action_sizes=tuple(map(int, sizes)))
+        return f"{described_actions(choices)} and {counted(layout.action_sizes.count(0), 'real-valued action')}"
     if len(set(sizes)) == 1:
         return f"{len(sizes)} choices of {sizes[0]} actions"
     return f"choices of {', '.join(sizes[:-1])} and {sizes[-1]} actions"

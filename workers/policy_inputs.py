@@ -40,7 +40,7 @@ class PolicyInputs:
         return cls(
             np.zeros((environments, *observation_shape(layout)), np.uint8),
             torch.zeros(environments, layout.vector_length),
-            ActorState.at_start(environments, layout.lstm_size, layout.action_shape, layout.action_dtype),
+            ActorState.at_start(environments, layout),
             torch.zeros(environments, *layout.action_shape, dtype=torch.float64),
         )
 
@@ -134,7 +134,7 @@ class ResultLayout(RowLayout):
     @property
     def declared(self) -> Sequence[Declared]:
         return [
-            ("action", self.layout.action_shape, "float32" if self.layout.action_kind == "gaussian" else "int64"),
+            ("action", self.layout.action_shape, self.layout.action_dtype.replace("int32", "int64")),
             ("logits", (self.layout.action_count,), "float32"),
             ("value", (), "float32"),
             ("features", (self.layout.feature_size,), "float16"),

@@ -80,6 +80,10 @@ def random_action(layout: UnrollLayout, generator: np.random.Generator, mask: ND
     """
     if layout.action_kind == "gaussian":
         return generator.uniform(-1, 1, layout.action_shape).astype(np.float32)
+    if layout.action_kind == "mixed":
+        sizes = np.array(layout.action_sizes)
+        choices = generator.integers(np.maximum(sizes, 1))
+        return np.where(sizes, choices, generator.uniform(-1, 1, len(sizes))).astype(np.float32)
     if not len(mask):
         return np.array(generator.integers(layout.action_sizes or layout.action_count))
     factors = np.split(mask, first_choices(layout)[1:])

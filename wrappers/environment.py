@@ -65,7 +65,7 @@ class EnvironmentSpec:
     can_snapshot: bool  # its state can be saved, so a resumed run can continue its episodes
     mask_size: int = 0  # choices of its action masks, which vectors hold after the numbers; 0: it has none
     vector_dtype: str = "float32"  # in which unrolls store the vector; it holds all of its numbers exactly
-    action_names: tuple[str, ...] = ()  # of an Atari game: what the joystick does, such as UPFIRE
+    action_names: tuple[str, ...] = ()  # of an Atari game's actions, such as UPFIRE; of the parts of composite actions
     reported_info: tuple[str, ...] = ()  # entries of `info` that a run reports
 
     @property
@@ -75,7 +75,8 @@ class EnvironmentSpec:
     @property
     def action_count(self) -> int:
         """The numbers that describe a policy in one state: a logit for each choice, or means and deviations."""
-        return 2 * len(self.action_sizes) if self.action_kind == "gaussian" else sum(self.action_sizes)
+        numbers = len(self.action_sizes) if self.action_kind == "gaussian" else self.action_sizes.count(0)
+        return 2 * numbers if self.action_kind == "gaussian" else sum(self.action_sizes) + 2 * numbers
 
 
 def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:

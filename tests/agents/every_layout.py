@@ -33,6 +33,7 @@ ACTIONS: dict[str, dict[str, Any]] = {
     "discrete": {"action_kind": "discrete", "action_count": 5},
     "product": {"action_kind": "product", "action_sizes": (2, 3), "action_count": 5},
     "gaussian": {"action_kind": "gaussian", "action_sizes": (1, 1), "action_count": 4},
+    "mixed": {"action_kind": "mixed", "action_sizes": (2, 3, 0), "action_count": 7},
 }
 every_layout = pytest.mark.parametrize(
     "layout",
@@ -75,7 +76,7 @@ def learner_of(
 def played(layout: UnrollLayout, network: ActorCritic, count: int, seed: int = 0) -> Batch:
     """Unrolls of an actor that sees random observations, as a worker stores them; episodes end at random."""
     rng, actor = np.random.default_rng(seed), Actor(network)
-    state = ActorState.at_start(count, layout.lstm_size, layout.action_shape, layout.action_dtype)
+    state = ActorState.at_start(count, layout)
     rows = np.zeros((count, layout.nbytes), np.uint8)
     fields = layout.arrays(rows)
     fields["frames"][:] = rng.integers(0, 256, fields["frames"].shape)

@@ -24,6 +24,9 @@ def varied_network(lstm_size: int, seed: int = 0) -> ActorCritic:
     return network
 
 
+PARTS_OF_A_STATE = "lstm_state", "previous_actions", "previous_rewards"
+
+
 def random_observations(environments: int = ENVIRONMENTS, seed: int = 0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(0, 256, (environments, 2, 20, 20), dtype=torch.uint8, generator=generator)
@@ -56,7 +59,7 @@ def test_actor_and_learner_compute_the_same_outputs_from_an_unroll(lstm_size: in
     )
     actor = Actor(network)
     rng = np.random.default_rng(0)
-    state = ActorState.at_start(ENVIRONMENTS, lstm_size)
+    state = ActorState.at_start(ENVIRONMENTS, layout)
     stacks = rng.integers(0, 256, (ENVIRONMENTS, 2, 20, 20), dtype=np.uint8)
     ends = {(0, 2, 0), (0, 5, 1), (1, 0, 1), (1, 3, 1), (1, 4, 1), (1, 5, 2), (2, 5, 0)}  # unroll, step, environment
     for unroll in range(3):
@@ -97,7 +100,7 @@ def test_actor_and_learner_compute_the_same_outputs_from_an_unroll(lstm_size: in
 
 
 def test_a_game_starts_with_a_zero_lstm_state_and_no_previous_action() -> None:
-    state = ActorState.at_start(3, 5)
+    state = ActorState.at_start(3, UnrollLayout(1, 2, (1, 20, 20), 4, lstm_size=5))
     assert state.lstm_state.shape == (3, 2, 5) and not state.lstm_state.any()
     assert state.previous_actions.tolist() == [-1, -1, -1]
     assert state.previous_actions.dtype == torch.int32
@@ -107,8 +110,8 @@ def test_a_game_starts_with_a_zero_lstm_state_and_no_previous_action() -> None:
 def test_a_restart_resets_one_environment_only() -> None:
     state, before = random_state(5), random_state(5)
     state.restart(1)
-    fresh = ActorState.at_start(1, 5)
-    for name in ("lstm_state", "previous_actions", "previous_rewards"):
+    fresh = ActorState.at_start(1, UnrollLayout(1, 2, (1, 20, 20), 4, lstm_size=5))
+    for name in PARTS_OF_A_STATE:
         now, then = getattr(state, name), getattr(before, name)
         assert torch.equal(now[[0, 2]], then[[0, 2]])
         assert torch.equal(now[1:2], getattr(fresh, name))
@@ -142,7 +145,7 @@ def test_decisions_of_environments_are_independent() -> None:
     actor, state = Actor(varied_network(5)), random_state(5)
     together = actor.act(random_observations(), state, torch.zeros(3))
     for e in range(3):
-        own = ActorState(*(getattr(state, name)[e : e + 1] for name in vars(state)))
+        own = ActorState(*(getattr(state, name)[e : e + 1] for name in PARTS_OF_A_STATE))
         alone = actor.act(random_observations()[e : e + 1], own, torch.zeros(1))
         torch.testing.assert_close(alone.logits[0], together.logits[e], rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(alone.lstm_state[0], together.lstm_state[e], rtol=1e-5, atol=1e-5)
@@ -154,7 +157,7 @@ def test_acting_changes_no_input() -> None:
     observations = random_observations()
     actor.act(observations, state, torch.zeros(3))
     assert torch.equal(observations, random_observations())
-    for name in vars(state):
+    for name in PARTS_OF_A_STATE:
         assert torch.equal(getattr(state, name), getattr(before, name))
 
 
@@ -162,7 +165,8 @@ def test_the_lstm_state_matters_only_with_an_lstm() -> None:
     for lstm_size in (0, 5):
         actor = Actor(varied_network(lstm_size))
         remembered = actor.act(random_observations(), random_state(lstm_size), torch.zeros(3))
-        forgotten = actor.act(random_observations(), ActorState.at_start(3, lstm_size), torch.zeros(3))
+        start = ActorState.at_start(3, UnrollLayout(1, 2, (1, 20, 20), 4, lstm_size=lstm_size))
+        forgotten = actor.act(random_observations(), start, torch.zeros(3))
         assert torch.equal(remembered.logits, forgotten.logits) == (lstm_size == 0)
 
 

@@ -99,7 +99,7 @@ def test_an_actor_computes_the_same_bits_as_the_learner(name: str, dtype: torch.
     actor = Actor(twin)
     actor.load(flat_weights(learner.network))
     observations = torch.randint(0, 256, (8, 4, 36, 36), dtype=torch.uint8)
-    state = ActorState.at_start(8, 0)
+    state = ActorState.at_start(8, layout)
     decision = actor.act(observations, state, torch.rand(8))
     inputs = NetworkInput(
         observations=observations[None],

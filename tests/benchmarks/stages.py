@@ -113,7 +113,7 @@ def inference_stages(bench: Bench) -> list[Stage]:
     """A worker's forward pass over all of its environments."""
     count = bench.config.workers.envs_per_worker
     observations = random_observations(bench)
-    state = ActorState.at_start(count, bench.layout.lstm_size)
+    state = ActorState.at_start(count, bench.layout)
     uniforms = torch.rand(count, dtype=torch.float64)
     actor = Actor(bench.workers_network())
     return [

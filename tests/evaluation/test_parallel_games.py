@@ -114,7 +114,7 @@ def test_in_batches_of_one_size_a_row_depends_neither_on_the_others_nor_on_its_p
     options = replace(CONFIG.network, network=name, use_lstm=lstm_size > 0, lstm_size=max(lstm_size, 1))
     actor = Actor(ActorCritic(options, layout, dtype))
     observations = torch.randint(0, 256, (slots, 4, 84, 84), dtype=torch.uint8)
-    state, uniforms = ActorState.at_start(slots, lstm_size), torch.zeros(slots)
+    state, uniforms = ActorState.at_start(slots, layout), torch.zeros(slots)
     state.lstm_state.normal_()
     first = actor.act(observations, state, uniforms)
     kept = (slots + 1) // 2
@@ -122,7 +122,7 @@ def test_in_batches_of_one_size_a_row_depends_neither_on_the_others_nor_on_its_p
         order = torch.randperm(slots)
         mixed = observations[order]
         mixed[kept:] = 0
-        moved = ActorState.at_start(slots, lstm_size)
+        moved = ActorState.at_start(slots, layout)
         moved.lstm_state[:] = state.lstm_state[order]
         second = actor.act(mixed, moved, uniforms)
         for before, after in zip(first, second, strict=True):

@@ -1,6 +1,6 @@
 """Actions: what the agent chooses, and what the environment gets for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from options.rules import UsageError
 from replay.unroll_layout import MOST_CHOICES, ActionKind
 from wrappers.any_environment.faults import ValueFaultError
 
-SUPPORTED = "Discrete, MultiDiscrete, MultiBinary and Box"
+SUPPORTED = "Discrete, MultiDiscrete, MultiBinary and Box, also inside Dict and Tuple"
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Actions:
     kind: ActionKind
     sizes: tuple[int, ...]
     space: Space[Any]  # of the agent's actions
-    to_environment: Callable[[Any], Any]  # a plain number of Discrete, else an array
+    to_environment: Callable[[Any], Any]  # a plain number of Discrete, an array, or the structure of these
+    names: tuple[str, ...] = ()  # of a composite action: the part that each choice or number belongs to
 
     def read_mask(self, given: Any) -> NDArray[np.float32]:
         """An action mask: 1 for each choice that is possible, 0 for the others, factor by factor."""
@@ -49,14 +50,17 @@ def actions_for(space: Space[Any] | None) -> Actions:
         actions = _product(space, np.full(count, 2, np.int64), np.zeros(count, np.int64))
     elif isinstance(space, spaces.Box):
         actions = _gaussian(space)
+    elif isinstance(space, spaces.Tuple | spaces.Dict):
+        actions = _composite(space)
     else:
         raise UsageError(
             f"--env has actions in a {type(space).__name__} space, and supported are {SUPPORTED}; "
             "--env_wrapper=module:function can name a wrapper that changes this."
         )
-    most = MOST_CHOICES // 2 if actions.kind == "gaussian" else MOST_CHOICES  # each number has a mean and a deviation
-    if not 0 < sum(actions.sizes) <= most:
-        raise UsageError(f"--env has {sum(actions.sizes)} choices or numbers in an action; 1 to {most} would be right.")
+    count = sum(actions.sizes) + actions.sizes.count(0)
+    most = MOST_CHOICES if actions.kind in ("discrete", "product") else MOST_CHOICES // 2  # a mean and a deviation each
+    if not 0 < count <= most:
+        raise UsageError(f"--env has {count} choices or numbers in an action; 1 to {most} would be right.")
     return actions
 
 
@@ -97,3 +101,57 @@ def _gaussian(space: spaces.Box) -> Actions:
         return typed
 
     return Actions("gaussian", (1,) * count, spaces.Box(-np.inf, np.inf, (count,), np.float32), to_environment)
+
+
+def _composite(space: spaces.Tuple | spaces.Dict) -> Actions:
+    """The actions of all parts as one: choices first, then real numbers."""
+    parts = [(name, actions_for(part)) for name, part in _leaves(space)]
+    kinds = {part.kind for _, part in parts}
+    kind: ActionKind = "product" if "gaussian" not in kinds else "gaussian" if kinds == {"gaussian"} else "mixed"
+    sizes: list[int] = []
+    names: list[str] = []
+    places: list[slice] = [slice(0)] * len(parts)
+    for index in sorted(range(len(parts)), key=lambda index: parts[index][1].kind == "gaussian"):
+        name, part = parts[index]
+        count = len(part.sizes)
+        places[index] = slice(len(sizes), len(sizes) + count)
+        sizes += (0,) * count if (kind, part.kind) == ("mixed", "gaussian") else part.sizes
+        names += [name] if count == 1 else [f"{name}[{place}]" for place in range(count)]
+
+    def to_environment(action: Any) -> Any:
+        chosen = [np.asarray(action)[place] for place in places]
+        own = (
+            part.to_environment(values[0] if part.kind == "discrete" else values)
+            for (_, part), values in zip(parts, chosen, strict=True)
+        )
+        return _structured(space, own)
+
+    return Actions(kind, tuple(sizes), _vector_space(kind, sizes), to_environment, tuple(names))
+
+
+def _leaves(space: Space[Any], name: str = "") -> Iterator[tuple[str, Space[Any]]]:
+    """The parts that are neither Dict nor Tuple, with names such as "arm.grip" and "0.left"."""
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        pairs = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, part in pairs:
+            yield from _leaves(part, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, space
+
+
+def _structured(space: Space[Any], values: Iterator[Any]) -> Any:
+    """The values of all leaves in the structure of `space`."""
+    if isinstance(space, spaces.Dict):
+        return {key: _structured(part, values) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_structured(part, values) for part in space.spaces)
+    return next(values)
+
+
+def _vector_space(kind: ActionKind, sizes: Sequence[int]) -> Space[Any]:
+    if kind == "product":
+        return spaces.MultiDiscrete(sizes)
+    low, high = np.array([(0, size - 1) if size else (-np.inf, np.inf) for size in sizes], np.float32).T
+    if kind == "gaussian":
+        low, high = np.full_like(low, -np.inf), np.full_like(high, np.inf)
+    return spaces.Box(low, high, dtype=np.float32)

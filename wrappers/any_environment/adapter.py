@@ -2,6 +2,7 @@
 
 import math
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -52,12 +53,13 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             one_hot_size=self._read.one_hot_size,
             action_kind=actions.kind,
             action_sizes=actions.sizes,
+            action_names=actions.names,
             can_snapshot=self._saved is not None,
             vector_dtype=self._read.vector_dtype,
             reported_info=names_in(env, "reported_info"),
         )
         self.observation_space = _agent_space(self.spec_for_agent)
-        self.may_have_masks = options.action_masks and actions.kind != "gaussian"
+        self.may_have_masks = options.action_masks and actions.kind in ("discrete", "product")
         self._has_masks: bool | None = None  # not known before the first reset
         self._asks_for_masks = self.may_have_masks and env.has_wrapper_attr(ACTION_MASKS)
         self.action_space = actions.space
@@ -143,7 +145,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._episode_steps += 1
         try:
             # A copy, because the environment's code may change an array in place, and it may get this one again.
-            result = self.env.step(action if type(action) is int else action.copy())
+            result = self.env.step(action.copy() if isinstance(action, np.ndarray) else deepcopy(action))
         except FAILURES as error:
             raise self._raised("step", error) from error
         if not isinstance(result, tuple) or len(result) != 5:
