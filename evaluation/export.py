@@ -20,9 +20,9 @@ from machine.program import run_command
 from option_flags import Config
 from options.command_line import split_words
 from options.rules import PATH, Options, UsageError, declared, option
+from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_content
 from run_files.run_folder import write_atomically
-from replay.unroll_layout import UnrollLayout
 from wrappers.any_environment.faults import last_line, traceback_of
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")

@@ -312,7 +312,7 @@ def test_a_bounded_action_never_leaves_its_bounds(low: float, width: float, acti
     ("space", "sentence"),
     [
         (spaces.Text(3), "actions in a Text space, and supported are Discrete, MultiDiscrete, MultiBinary and Box"),
-        (spaces.Dict(a=spaces.Discrete(2)), "actions in a Dict space"),
+        (spaces.Dict(a=spaces.Text(3)), "actions in a Text space"),
         (spaces.Discrete(10_001), "10001 choices"),
         (spaces.Box(-1, 1, (5_001,)), "5001 choices or numbers in an action; 1 to 5000 would be right"),
     ],
