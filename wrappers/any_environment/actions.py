@@ -103,7 +103,7 @@ def _gaussian(space: spaces.Box) -> Actions:
     return Actions("gaussian", (1,) * count, spaces.Box(-np.inf, np.inf, (count,), np.float32), to_environment)
 
 
-def _composite(space: spaces.Tuple | spaces.Dict) -> Actions:
+def _composite(space: "spaces.Tuple[Any] | spaces.Dict") -> Actions:
     """The actions of all parts as one: choices first, then real numbers."""
     parts = [(name, actions_for(part)) for name, part in _leaves(space)]
     kinds = {part.kind for _, part in parts}
@@ -150,7 +150,7 @@ def _structured(space: Space[Any], values: Iterator[Any]) -> Any:
 
 def _vector_space(kind: ActionKind, sizes: Sequence[int]) -> Space[Any]:
     if kind == "product":
-        return spaces.MultiDiscrete(sizes)
+        return spaces.MultiDiscrete(np.array(sizes))
     low, high = np.array([(0, size - 1) if size else (-np.inf, np.inf) for size in sizes], np.float32).T
     if kind == "gaussian":
         low, high = np.full_like(low, -np.inf), np.full_like(high, np.inf)
