@@ -14,7 +14,7 @@ from typing import Any, Self, get_type_hints
 from options.command_line import unknown_flag
 from options.environment_options import EnvironmentOptions, RealtimeOptions
 from options.learning_options import ONCE, BatchUses, LossOptions, NetworkOptions, OptimizerOptions
-from options.presets import ATARI_GPU, AUTO, PRESETS, TRIED_WITH_GPU, defaults_of_environment
+from options.presets import ATARI_GPU, AUTO, PRESETS, TRIED_WITH_GPU, defaults_of_environment, is_noframeskip
 from options.process_options import ClusterOptions, LearnerOptions, WorkerOptions
 from options.replay_options import ReplayOptions, divisible_batch
 from options.rules import Options, UsageError, declared
@@ -69,6 +69,12 @@ class Config:
             )
         if self.environment.in_real_time:
             self._check_real_time()
+        goal = self.run.goal
+        if goal is not None and goal.name not in ("return", "length") and is_noframeskip(self.environment.env):
+            raise UsageError(
+                f"{goal.flag}: of the games of --env={self.environment.env} only return and length are known; "
+                "--stop_at_return would be right."
+            )
         kinds = [replay.dist_function for replay in self.replay.replays if replay.ranks]
         if self.network.use_lstm and "kl_div" in kinds:
             raise UsageError(

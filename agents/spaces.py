@@ -50,7 +50,7 @@ def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
         action_kind=spec.action_kind,
         action_sizes=spec.action_sizes if spec.action_kind != "discrete" else (),
         action_names=spec.action_names,
-        reported_info=() if config.environment.in_real_time else spec.reported_info,
+        tells_of_games=spec.tells_of_games,
         explores=config.workers.exploring_share > 0 and config.environment.interaction == "turns",
     )
 

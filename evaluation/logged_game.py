@@ -15,7 +15,7 @@ from reports.scores import game_name
 from run_files.run_folder import write_atomically
 from wrappers.delayed_actions import Played
 from wrappers.emulator import FIRE, NOOP
-from wrappers.environment import environment_spec, names_in
+from wrappers.environment import FinishedGame, environment_spec, names_in
 
 
 class WrittenFilm(NamedTuple):
@@ -89,7 +89,7 @@ class Replay:
         honour its seed.
         """
         log, result, environment = self._log, self._game.result, self._environment
-        take_finished_games: Callable[[], list[tuple[float, int]]]
+        take_finished_games: Callable[[], list[FinishedGame]]
         take_finished_games = environment.get_wrapper_attr("take_finished_games")
         environment.reset(seed=game_streams(self._game.series.seed, result.game)[0])
         yield from self._drawn()
@@ -104,7 +104,7 @@ class Replay:
             if terminated or truncated:
                 break
         environment.close()
-        returns = [return_ for return_, _ in take_finished_games()]
+        returns = [game[0] for game in take_finished_games()]
         # Not the last digits: an environment may sum numbers in another order in another process.
         same_return = bool(returns) and math.isclose(returns[-1], result.return_, rel_tol=1e-6, abs_tol=1e-6)
         self.is_same = same_return and self._steps == len(log.values)

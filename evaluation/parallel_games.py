@@ -171,5 +171,5 @@ class ParallelGames:
         return running.result(self._take_finished_game(e), truncated and not terminated, self._action_type)
 
     def _take_finished_game(self, e: int) -> tuple[float, int]:
-        finished: list[tuple[float, int]] = self._environments[e].get_wrapper_attr("take_finished_games")()
-        return finished[-1] if finished else (0.0, 0)
+        finished = self._environments[e].get_wrapper_attr("take_finished_games")()
+        return finished[-1][:2] if finished else (0.0, 0)

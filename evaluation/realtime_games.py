@@ -50,7 +50,7 @@ class TestBook(Book):
             running.ages.append(IDLE if frame.age is None else frame.age)
         if frame.ended:
             finished = self._take_finished_games[game]()[-1]
-            self._results.append(running.result(finished, frame.cut, np.dtype(np.uint8)))
+            self._results.append(running.result(finished[:2], frame.cut, np.dtype(np.uint8)))
             self._running[game] = None
 
 

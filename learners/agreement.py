@@ -11,10 +11,11 @@ nobody updates, and what the others have told counts from the next update on. So
 change nothing else of a run.
 """
 
+import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -28,7 +29,8 @@ PATIENCE_SECONDS = 0.002  # a learner waits so long for the others before it loo
 NAP_SECONDS = 0.0001
 SIGN_OF_LIFE = 1 / 3  # of the time after which a silent learner is lost
 MAX_GAMES = 128  # in one message; the others are told with the next one
-MESSAGE_BYTES = 8192  # room for as many games, with all digits of their numbers
+MESSAGE_BYTES = 8192
+GAMES_BYTES = 7680  # of them for games: room for as many, with all digits of their numbers
 
 
 class Game(NamedTuple):
@@ -37,6 +39,7 @@ class Game(NamedTuple):
     game_return: float
     length: int
     worker: int
+    info: Mapping[str, float] = {}  # what the environment says of it
 
 
 class LearnerMessage(NamedTuple):
@@ -230,8 +233,10 @@ class GroupAgreement(Agreement):
             return say
         news = self._own_news()
         games = [*self._games_left, *news.games]
-        self._games_left = games[MAX_GAMES:]
-        return news._replace(ends=say.ends, used_up=say.used_up, ready=say.ready, games=games[:MAX_GAMES])
+        sizes = itertools.accumulate(len(json.dumps(game)) + 2 for game in games[:MAX_GAMES])
+        fitting = sum(size <= GAMES_BYTES for size in sizes)
+        self._games_left = games[fitting:]
+        return news._replace(ends=say.ends, used_up=say.used_up, ready=say.ready, games=games[:fitting])
 
     @property
     def _others(self) -> list[int]:

@@ -23,6 +23,7 @@ from options.rules import (
 )
 
 IN_REAL_TIME = flag_given("interaction", "realtime")
+GAME_NUMBER = r"\w[\w.-]{0,31}"  # the name of a number that is known of a game
 MAX_CHANNELS = 128  # of one observation; a limit of OpenCV
 SIDE = "([1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2])"  # of a picture: 1 to 512
 
@@ -101,6 +102,16 @@ class EnvironmentOptions(Options):
     )
     repeat_action_probability: float = option(
         0.0, between(0, 1), "Sticky actions: probability to repeat the last action."
+    )
+    episode_info: str | None = option(
+        None,
+        matching(
+            rf"{GAME_NUMBER}(,{GAME_NUMBER})*",
+            "be names of at most 32 letters, such as success,stats.coins",
+            optional=True,
+        ),
+        "What is reported of each finished game besides all numbers of its last info: entries by name, with dots for "
+        "nested ones; not for games with a NoFrameskip id.",
     )
     action_masks: bool = switch(
         True,

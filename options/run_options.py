@@ -2,7 +2,9 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from options.environment_options import GAME_NUMBER
 from options.presets import PRESETS
 from options.rules import (
     PATH,
@@ -20,6 +22,17 @@ from options.rules import (
 )
 
 TAG = "[A-Za-z0-9][A-Za-z0-9_.-]*"
+
+
+class Goal(NamedTuple):
+    """A run ends when the mean of this number over its latest games is at least the value."""
+
+    name: str  # "return", "length", or what the environment says of a game
+    value: float
+
+    @property
+    def flag(self) -> str:
+        return f"--stop_at_return={self.value:g}" if self.name == "return" else f"--stop_at={self.name}:{self.value:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +61,12 @@ class RunOptions(Options):
         Rule(float, "be a number", math.isfinite, optional=True),
         "The run ends when the mean return of its latest --avg_buff_size games reaches this. Unset: only "
         "--environment_max_steps ends it.",
+    )
+    stop_at: str | None = option(
+        None,
+        matching(rf"{GAME_NUMBER}:-?\d+(\.\d+)?(e-?\d+)?", "be NAME:NUMBER, such as success:0.95", optional=True),
+        "The same for another number that is known of each game: length, or what the environment says of it; see "
+        "docs/environments.md.",
     )
     seed: int | None = option(
         None, whole(0, 2**31 - 1, optional=True), "Seed of all random streams. Unset: chosen at random."
@@ -101,7 +120,20 @@ class RunOptions(Options):
         0, whole(0), "CPU threads of the learner. 0: half of the cores, or at most 4 with a GPU."
     )
 
+    @property
+    def goal(self) -> Goal | None:
+        """What ends the run before --environment_max_steps."""
+        if self.stop_at is not None:
+            name, _, value = self.stop_at.partition(":")
+            return Goal(name, float(value))
+        return None if self.stop_at_return is None else Goal("return", self.stop_at_return)
+
     def _check_together(self) -> None:
+        if self.stop_at_return is not None and self.goal != Goal("return", self.stop_at_return):
+            raise UsageError(
+                f"--stop_at={self.stop_at} and --stop_at_return={self.stop_at_return:g} are two ends of one run; one "
+                "of them would be right."
+            )
         if self.load_weights_only and self.op_mode != "train_w_load":
             raise UsageError("--load_weights_only needs --op_mode=train_w_load: a new run begins with the weights.")
         if self.op_mode == "train" and self.load_model_url:

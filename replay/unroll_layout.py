@@ -5,7 +5,8 @@ State t of an unroll (t = 0..T) is the stack of frames t..t+S-1. The first S fra
 worker saw it; each step adds one frame. The part of an observation that is no picture is a vector, one for each state.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ ActionKind = Literal["discrete", "product", "gaussian", "mixed"]
 # Limits of what a run may have. Checkpoints with more are refused, because networks are made for them.
 MOST_CHOICES = 10_000  # numbers that describe a policy in one state
 MOST_NUMBERS = 10_000  # of a vector
+GAME_INFO_BYTES = 1024  # room for what the environment says of the games that end in one unroll
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class UnrollLayout(RowLayout):
     action_kind: ActionKind = "discrete"
     action_sizes: tuple[int, ...] = ()  # the choices of each factor; a 1 for a real number (mixed: a 0)
     action_names: tuple[str, ...] = ()  # of an Atari game's actions, such as UPFIRE; of the parts of composite actions
-    reported_info: tuple[str, ...] = ()  # entries of the environment's `info` that are reported
+    tells_of_games: bool = False  # the environment may say more of a finished game than its return and length
     explores: bool = False  # some environments hold random actions now and then
 
     @property
@@ -92,8 +94,8 @@ class UnrollLayout(RowLayout):
         ]
         if self.explores:
             fields.append(("held", (steps,), "uint8"))  # the action was not chosen by the policy
-        if self.reported_info:
-            fields.append(("reported_info", (len(self.reported_info), 2), "float32"))  # sum; steps that had the entry
+        if self.tells_of_games:
+            fields.append(("game_info", (GAME_INFO_BYTES,), "uint8"))  # of the games that ended, as JSON, then zeros
         if self.vector_length:
             fields.append(("vectors", (steps + 1, self.vector_length), self.vector_dtype))  # float32 everywhere else
         if self.delayed_actions:
@@ -113,3 +115,18 @@ class UnrollLayout(RowLayout):
                 ("dropped_unrolls", (), "int32"),  # of this game, since the unroll before: no slot was free
             ]
         return fields
+
+
+def add_game_info(field: NDArray[np.uint8], info: Mapping[str, float]) -> None:
+    """Add what is said of a game to a `game_info`. Where it has no room, it loses what was said of the first games."""
+    games = [*read_game_info(field), info]
+    while len(text := json.dumps(games).encode()) > len(field):
+        del games[0]
+    field[:] = np.frombuffer(text.ljust(len(field), b"\0"), np.uint8)
+
+
+def read_game_info(field: NDArray[np.uint8]) -> list[dict[str, float]]:
+    """What is said of the games that ended in an unroll, in their order."""
+    text = field.tobytes().rstrip(b"\0")
+    games: list[dict[str, float]] = json.loads(text) if text else []
+    return games

@@ -14,7 +14,7 @@ from run_files.run_history import CHOSEN_NETWORK, Curve, History, Series
 
 # Options that do not influence learning, and the seed: runs of one group may differ in them.
 IGNORED_OPTIONS = {
-    *("op_mode", "load_model_url", "load_weights_only", "seed", "stop_at_return"),
+    *("op_mode", "load_model_url", "load_weights_only", "seed", "stop_at_return", "stop_at"),
     *("run_name", "tags", "results_dir", "worker_timeout", "worker_restart_budget"),
     *(item.name for options in (CheckpointOptions, ReportOptions, TestOptions) for item in fields(options)),
 }

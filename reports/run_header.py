@@ -46,7 +46,7 @@ def run_header(
     subject = [config.environment.env, described_observations(layout), described_actions(layout)]
     subject += [protocol_in_words(config.environment)]
     subject += [f"seed {config.run.seed}", f"results in {folder}"]
-    goal, window = config.run.stop_at_return, last_games(config.report.avg_buff_size)
+    goal, window = config.run.goal, last_games(config.report.avg_buff_size)
     return [
         ", ".join(filter(None, subject)),
         f"learner on {machine.device} in {precision} with {counted(machine.learner_threads, 'thread')}; "
@@ -56,7 +56,7 @@ def run_header(
         f"{_planned(config, planned_updates)}",
         *_interaction(config, machine),
         *_cluster(config),
-        *([] if goal is None else [f"the run ends when the mean return of {window} reaches {goal:g}"]),
+        *([] if goal is None else [f"the run ends when the mean {goal.name} of {window} reaches {goal.value:g}"]),
         *(warning if lag >= HIGH_LAG else []),
         *unused_in_training(config),
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from machine.program import CHECKOUT
 from option_flags import Config, ReportOptions
+from options.presets import is_noframeskip
 from options.rules import UsageError
 from run_files.metrics import EPISODES, METRICS, Episode, EpisodesCsvSink, JsonLinesSink, Report, Sink
 from run_files.run_folder import remove_abandoned
@@ -54,7 +55,10 @@ def check_port(host: str, port: int, prefix: str = "") -> None:
 def make_sinks(config: Config, folder: Path, announce: Announce) -> Sink:
     """All sinks of a run. Its files come first, because other sinks read them."""
     options = config.report
-    files = SinkList(JsonLinesSink(folder / METRICS), EpisodesCsvSink(folder / EPISODES))
+    files = SinkList(
+        JsonLinesSink(folder / METRICS),
+        EpisodesCsvSink(folder / EPISODES, says_more=not is_noframeskip(config.environment.env)),
+    )
     extra: list[tuple[str, Callable[[], Sink]]] = []
     if options.curves:
         extra.append(("curves.png", lambda: CurvesSink(folder)))

@@ -16,6 +16,7 @@ import torch
 
 from option_flags import Config, EnvironmentOptions, NetworkOptions, RealtimeOptions
 from options.rules import UsageError, declared, shown
+from options.run_options import Goal, RunOptions
 from run_files.run_folder import (
     BEST,
     CHECKPOINTS,
@@ -53,9 +54,10 @@ class Checkpoint:
 
     @cached_property
     def config(self) -> Config:
-        """The configuration that a resumed run inherits. A --stop_at_return that was reached is not part of it."""
+        """The configuration that a resumed run inherits. A goal that was reached is not part of it."""
         options = {name: value for name, value in self.content["options"].items() if name not in OWN_FLAGS}
-        return Config.from_flags(options if self.reached_goal is None else {**options, "stop_at_return": None})
+        no_goal = {} if self.reached_goal is None else {"stop_at_return": None, "stop_at": None}
+        return Config.from_flags({**options, **no_goal})
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -69,15 +71,19 @@ class Checkpoint:
         return {name: value for name, value in self.options.items() if name in taken}
 
     @property
-    def reached_goal(self) -> float | None:
-        """The --stop_at_return of the run, if it has ended at it."""
-        goal: float | None = self.content["options"].get("stop_at_return")
+    def reached_goal(self) -> Goal | None:
+        """The goal of the run, if it has ended at it."""
+        options = self.content["options"]
+        goal = RunOptions(stop_at_return=options.get("stop_at_return"), stop_at=options.get("stop_at")).goal
         return goal if self.ended_at(goal) else None
 
-    def ended_at(self, goal: float | None) -> bool:
+    def ended_at(self, goal: Goal | None) -> bool:
         """Whether the run ended at this goal, or a higher one; games that ended since may have lowered the mean."""
         reached = self.content["progress"]["reached_goal"]
-        return goal is not None and reached is not None and bool(reached >= goal)
+        if goal is None or reached is None:
+            return False
+        name, value = reached
+        return bool(name == goal.name and value >= goal.value)
 
     @property
     def run_folder(self) -> Path:

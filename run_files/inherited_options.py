@@ -54,12 +54,12 @@ def check_resumable(config: Config, checkpoint: Checkpoint) -> None:
 
 def why_complete(config: Config, checkpoint: Checkpoint) -> str | None:
     """A sentence about the flag whose end the checkpoint has reached. None if the run can go on."""
-    steps, goal = config.run.environment_max_steps, config.run.stop_at_return
+    steps, goal = config.run.environment_max_steps, config.run.goal
     if checkpoint.agent_steps >= steps:
         return (
             f"--environment_max_steps={steps} is already reached: the checkpoint has {checkpoint.agent_steps} agent "
             "steps; a larger number would be right."
         )
-    if checkpoint.ended_at(goal):
-        return f"--stop_at_return={goal} is already reached: the run ended at it; a larger number would be right."
+    if goal is not None and checkpoint.ended_at(goal):
+        return f"{goal.flag} is already reached: the run ended at it; a larger number would be right."
     return None

@@ -18,18 +18,20 @@ Report: TypeAlias = dict[str, JsonValue]
 METRICS = "metrics.jsonl"  # files in the run folder: one report per line
 EPISODES = "episodes.csv"  # one finished game per row
 EVALUATIONS = "evaluations.jsonl"  # one evaluation per line
+GAME_COLUMNS = ("agent_steps", "return", "length", "worker")  # further ones: what the environment says of games
 EPISODES_FLUSH_SECONDS = 1.0
 TAIL_BYTES = 256 * 1024  # that are read from the end of a file; a report has about 3,000 bytes
 PIECE = 4 * 1024 * 1024  # bytes of a growing file that are read at once
 
 
 class Episode(NamedTuple):
-    """One finished game: its full length and its unclipped return."""
+    """One finished game: its full length, its unclipped return, and what the environment says of it."""
 
     agent_steps: int
     return_: float
     length: int
     worker: int
+    info: Mapping[str, float] = {}
 
 
 class Sink:
@@ -65,27 +67,42 @@ class JsonLinesSink(Sink):
 class EpisodesCsvSink(Sink):
     """Appends each finished game to `path` as a CSV row.
 
+    With `says_more`, what the environment says of the first game has columns too; later games fill these.
     Short games end hundreds of times per second, so rows are written together: once per second, at each report and at
     the end.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic, says_more: bool = False) -> None:
         self._clock = clock
         self._lines = _LineFile(path)
+        self._columns: list[str] | None = None
         if self._lines.is_empty:
-            self._lines.add("agent_steps,return,length,worker\n")
+            if not says_more:
+                self._add_header([])
+        else:
+            with path.open(encoding="utf-8") as file:
+                self._columns = file.readline().rstrip("\n").split(",")[len(GAME_COLUMNS) :]
         self._flush()
 
     def write(self, report: Report) -> None:
         self._flush()
 
     def episode(self, row: Episode) -> None:
-        self._lines.add(f"{row.agent_steps},{row.return_},{row.length},{row.worker}\n")
+        columns = self._add_header(list(row.info)) if self._columns is None else self._columns
+        values = [row.agent_steps, row.return_, row.length, row.worker, *(row.info.get(name, "") for name in columns)]
+        self._lines.add(",".join(map(str, values)) + "\n")
         if self._clock() - self._flushed_at >= EPISODES_FLUSH_SECONDS:
             self._flush()
 
     def close(self) -> None:
+        if self._columns is None:
+            self._add_header([])
         self._lines.close()
+
+    def _add_header(self, columns: list[str]) -> list[str]:
+        self._columns = columns
+        self._lines.add(",".join([*GAME_COLUMNS, *columns]) + "\n")
+        return columns
 
     def _flush(self) -> None:
         self._flushed_at = self._clock()

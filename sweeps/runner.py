@@ -109,7 +109,7 @@ class SweepRunner:
         log = NewLines(folder / JOB_LOG)
         log.read_text()  # what earlier starts have written
         # The ends are given always: a resumed run would take what the sweep no longer sets from its checkpoint.
-        ends = {name: run.config.flags()[name] for name in ("environment_max_steps", "stop_at_return")}
+        ends = {name: run.config.flags()[name] for name in ("environment_max_steps", "stop_at_return", "stop_at")}
         console = "off" if run.flags.get("console") == "off" else "plain"
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -47,6 +47,7 @@ NOT_SEARCHED = {
     "env": "returns of different games cannot be compared",
     "environment_max_steps": "returns after different numbers of steps cannot be compared",
     "stop_at_return": "returns that end runs cannot be compared",
+    "stop_at": "runs with different ends cannot be compared",
     "seed": "a search would choose the luckiest seed",
     "flagfile": 'its place is among "flags"',
 }
@@ -72,7 +73,7 @@ def plan_search(definition: object, given: Mapping[str, Any], in_file: Mapping[s
     configs = _check_ends(flags, space)
     run = configs[-1].run
     # When a run ends must stay too, or the returns of old and new trials could not be compared.
-    ends = {"environment_max_steps": run.environment_max_steps, "stop_at_return": run.stop_at_return}
+    ends = {name: getattr(run, name) for name in ("environment_max_steps", "stop_at_return", "stop_at")}
     steps = {"warmup_steps": run.environment_max_steps // 5, "interval_steps": max(1, run.environment_max_steps // 20)}
     complete = {
         **described,

@@ -17,7 +17,7 @@ PRUNED = "pruned"  # stopped by a search, because others were better
 ENDED = {DONE, PRUNED}
 
 # Flags that may change when a sweep is continued: they do not change what was learned so far.
-CHANGEABLE = {"environment_max_steps", "stop_at_return", "console", "console_period"}
+CHANGEABLE = {"environment_max_steps", "stop_at_return", "stop_at", "console", "console_period"}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ PERMITTED = "tests.permitted:Permitted-v0"
 class Permitted(gymnasium.Env[Any, Any]):
     """Two of 20 choices are possible in each step, in each factor; the better one is rewarded with 1.
 
-    `source` is where the mask is: in `info`, or what a method returns.
+    `source` is where the mask is: in `info`, or what a method returns. The last `info` says how a game ended.
     """
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
@@ -26,7 +26,7 @@ class Permitted(gymnasium.Env[Any, Any]):
         self.action_space = spaces.MultiDiscrete([CHOICES] * factors) if factors else spaces.Discrete(CHOICES)
         if source == "method":
             self.action_masks = lambda: self._mask.reshape(-1)
-        self._source, self._steps = source, 0
+        self._source, self._steps, self._coins = source, 0, 0.0
 
     def _draw(self) -> tuple[NDArray[np.float32], dict[str, Any]]:
         self._worth = self.np_random.random(self._shape, np.float32)
@@ -39,7 +39,7 @@ class Permitted(gymnasium.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        self._steps = 0
+        self._steps, self._coins = 0, 0.0
         return self._draw()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -49,7 +49,10 @@ class Permitted(gymnasium.Env[Any, Any]):
         better = (self._worth * self._mask).max(1)
         reward = float((self._worth[chosen] == better).mean())
         self._steps += 1
+        self._coins += reward
         observation, info = self._draw()
+        if self._steps == 10:
+            info |= {"success": self._coins > 5, "stats": {"coins": self._coins}, "episode": {"r": 0.0, "last": reward}}
         return observation, reward, self._steps == 10, False, info
 
     def render(self) -> NDArray[np.uint8]:

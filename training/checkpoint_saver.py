@@ -109,7 +109,7 @@ class CheckpointSaver:
     def _write(self, in_flight: dict[str, Any] | None) -> None:
         run, progress, best = self._run, self._run.progress, self._run.resume.best
         now, mean = best, progress.return_mean
-        if is_best := best.is_best_return(mean, len(progress.recent_returns), progress.return_window):
+        if is_best := best.is_best_return(mean, len(progress.recent_games), progress.return_window):
             now = replace(best, return_mean=mean, return_steps=progress.agent_steps)
         path = self.folder / files.checkpoint_name(run.learner.updates)
         content = {

@@ -37,15 +37,11 @@ class Interval:
         self._lag_sum = self._lag_count = self._lag_max = 0  # of fresh unrolls
         self._draws = 0
         self._draw_sums = np.zeros((0, SUMS))  # one row for each replay
-        # Of entries of the environments' `info`: their sum, and the number of steps that had them.
-        self.reported_info = np.zeros((len(self._layout.reported_info), 2))
         if self._timing is not None:
             self._timing.begin()
 
     def add_unroll(self, row: Rows) -> None:
         """Count what one unroll `[nbytes]` tells besides its games."""
-        if self._layout.reported_info:
-            self.reported_info += self._layout.array(row, "reported_info")
         if self._timing is not None:
             self._timing.add(row)
 
@@ -90,8 +86,6 @@ class Interval:
     def figures(self, seconds: float) -> dict[str, JsonValue]:
         """The figures of this interval, which has taken so many seconds, by their names in metrics.jsonl."""
         stages, per_update = self.stage_seconds, 1000 / self.updates if self.updates else None
-        names = self._layout.reported_info
-        told = [total / steps if steps else None for total, steps in self.reported_info.tolist()]
         return {
             "policy_lag_mean": self._lag_sum / self._lag_count if self._lag_count else None,
             "policy_lag_max": self._lag_max if self._lag_count else None,
@@ -101,7 +95,6 @@ class Interval:
             "publish_ms": per_update and per_update * stages["publish"],
             "time_shares": {name: value / seconds for name, value in stages.items()},
             **self.learned(),
-            **({"environment": dict(zip(names, told, strict=True))} if names else {}),
             **({} if self._timing is None else self._timing.figures()),
         }
 
@@ -135,7 +128,6 @@ class Interval:
             "lags": [self._lag_sum, self._lag_count, self._lag_max],
             "draws": self._draws,
             "draw_sums": self._draw_sums.tolist(),
-            "reported_info": self.reported_info.tolist(),
             "action_timing": None if self._timing is None else self._timing.state_dict(),
         }
 
@@ -146,7 +138,5 @@ class Interval:
         self._figure_names, self._figure_sums = tuple(state["figure_names"]), torch.tensor(state["figure_sums"])
         self._lag_sum, self._lag_count, self._lag_max = map(int, state["lags"])
         self._draw_sums = np.array(state["draw_sums"], float).reshape(-1, SUMS)
-        if len(state["reported_info"]) == len(self.reported_info):  # the environment may report others by now
-            self.reported_info += np.array(state["reported_info"], float).reshape(-1, 2)
         if self._timing is not None and state["action_timing"] is not None:
             self._timing.load_state_dict(state["action_timing"])

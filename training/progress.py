@@ -14,7 +14,7 @@ from learners.rank import LearnerRank
 from option_flags import Config
 from replay.mix import Batch
 from replay.row_layout import Rows
-from replay.unroll_layout import UnrollLayout
+from replay.unroll_layout import UnrollLayout, read_game_info
 from run_files.metrics import Episode, JsonValue
 from training.action_timing import ActionTiming
 from training.interval import STAGES, Interval
@@ -50,13 +50,14 @@ class Progress:
         self.updates = 0  # of the network, as the learner counts them
         self.parent_steps = self._parent_frames = 0  # at the start of this run
         self.return_window = config.report.avg_buff_size  # games that `return_mean` is averaged over
-        self.recent_returns: deque[float] = deque(maxlen=self.return_window)
+        # What is known of the latest games: "return", "length", and what the environment says.
+        self.recent_games: deque[Mapping[str, float]] = deque(maxlen=self.return_window)
         self.return_max: float | None = None
         self.return_min: float | None = None
         # The latest games are not the same ones for all learners, so the goal is the first learner's to judge.
-        self._stop_at_return = config.run.stop_at_return if rank.is_first else None
+        self._goal = config.run.goal if rank.is_first else None
         self.action_timing = action_timing
-        self.goal_reached = False  # whether `return_mean`, over a full window, was at least `stop_at_return`
+        self.goal_reached = False  # whether a mean over a full window was at least that of the goal
         self._speed_marks: deque[tuple[float, int]] = deque()  # (seconds, agent steps)
         self.interval = Interval(layout, action_timing)
         self._stage_seconds = dict.fromkeys(STAGES, 0.0)  # since the first unroll of this run
@@ -71,9 +72,9 @@ class Progress:
         return {
             **self._counts(),
             "updates": updates,
-            "recent_returns": list(self.recent_returns),
+            "recent_games": [dict(game) for game in self.recent_games],
             "return_min": self.return_min,
-            "reached_goal": self._stop_at_return if self.goal_reached else None,
+            "reached_goal": list(self._goal) if self._goal and self.goal_reached else None,
             "action_ms": None if timing is None else timing.action_ms,
             "inference_processes": 0 if timing is None else timing.processes,
             "interval": self.interval.state_dict(self.seconds),
@@ -85,7 +86,7 @@ class Progress:
         self.agent_steps, self.episodes, self.updates, self._parent_frames = (int(state[name]) for name in names)
         self._parent_seconds, self.parent_steps = float(state["seconds"]), self.agent_steps
         self.begin()
-        self.recent_returns.extend(map(float, state["recent_returns"]))
+        self.recent_games.extend({**game, "return": float(game["return"])} for game in state["recent_games"])
         self.return_max, self.return_min = (
             None if state[name] is None else float(state[name]) for name in ("return_max", "return_min")
         )
@@ -143,6 +144,17 @@ class Progress:
         return float(np.mean(self.recent_returns)) if self.recent_returns else None
 
     @property
+    def recent_returns(self) -> list[float]:
+        """Of the latest games."""
+        return [game["return"] for game in self.recent_games]
+
+    def environment_figures(self) -> dict[str, JsonValue]:
+        """Under `environment`, means of what the environment says of the latest games, over those that have it."""
+        names = sorted({name for game in self.recent_games for name in game} - {"return", "length"})
+        means = {name: float(np.mean([game[name] for game in self.recent_games if name in game])) for name in names}
+        return {"environment": means} if means else {}
+
+    @property
     def never_scored(self) -> bool:
         """Whether games have ended, and all of them with a return of 0."""
         return self.return_max == self.return_min == 0
@@ -163,13 +175,15 @@ class Progress:
         if not self._own_unrolls:  # the workers were starting
             self._stage_seconds, self._first_unroll_at = dict.fromkeys(STAGES, 0.0), self.seconds
         lengths = self._layout.array(row, "game_lengths")
-        episodes = []
-        for t in np.flatnonzero(lengths):
+        ended, episodes = np.flatnonzero(lengths), []
+        said = read_game_info(self._layout.array(row, "game_info")) if self._layout.tells_of_games else []
+        said = [{}] * (len(ended) - len(said)) + said  # there may be no room for that of the first games
+        for t, info in zip(ended, said, strict=True):
             game_return = float(self._layout.array(row, "game_returns")[t])
             worker = (
                 self._first_worker + int(self._layout.array(row, "environment_id")) // self._environments_per_worker
             )
-            episodes.append(Episode(self.agent_steps + int(t) + 1, game_return, int(lengths[t]), worker))
+            episodes.append(Episode(self.agent_steps + int(t) + 1, game_return, int(lengths[t]), worker, info))
         self._count_episodes(episodes)
         self.interval.add_unroll(row)
         frames = int(self._layout.array(row, "played_frames")) if self._layout.real_time else 0
@@ -177,19 +191,20 @@ class Progress:
         self.agent_steps += self._layout.unroll_length
         self._own_unrolls += 1
         if self._learners > 1:
-            games = [Game(episode.return_, episode.length, episode.worker) for episode in episodes]
+            games = [Game(episode.return_, episode.length, episode.worker, episode.info) for episode in episodes]
             self._unsent = self._unsent.plus(self._layout.unroll_length, frames, games)
         return episodes
 
     def _count_episodes(self, episodes: Sequence[Episode]) -> None:
         for episode in episodes:
             game_return = episode.return_
-            self.recent_returns.append(game_return)
+            self.recent_games.append({**episode.info, "return": game_return, "length": float(episode.length)})
             self.return_max = game_return if self.return_max is None else max(self.return_max, game_return)
             self.return_min = game_return if self.return_min is None else min(self.return_min, game_return)
-        goal, window_is_full = self._stop_at_return, len(self.recent_returns) == self.return_window
-        if episodes and goal is not None and window_is_full and not self.goal_reached:
-            self.goal_reached = float(np.mean(self.recent_returns)) >= goal
+        if episodes and not self.goal_reached and self._goal is not None:
+            numbers = [game[self._goal.name] for game in self.recent_games if self._goal.name in game]
+            is_full = len(numbers) == self.return_window
+            self.goal_reached = is_full and bool(np.mean(numbers) >= self._goal.value)
         self.episodes += len(episodes)
 
     def take_unsent(self) -> LearnerMessage:
@@ -267,6 +282,7 @@ class Progress:
             "frames_per_second": self.interval_frames_per_second,
             "unrolls_accepted": self.steps_since_report // self._layout.unroll_length,
             **self.interval.figures(self.interval_seconds),
+            **self.environment_figures(),
         }
 
     def begin_interval(self) -> None:

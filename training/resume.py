@@ -233,8 +233,8 @@ def notes_on_options(parent: Checkpoint, config: Config, schedule_updates: int) 
     notes = []
     if parent.config.environment != config.environment:
         notes.append("the best checkpoint and mean returns begin anew: the environment has other options")
-    if config.run.stop_at_return is None and parent.reached_goal is not None:
-        notes.append(f"--stop_at_return={parent.reached_goal:g} was reached, so the run goes on without it")
+    if config.run.goal is None and parent.reached_goal is not None:
+        notes.append(f"{parent.reached_goal.flag} was reached, so the run goes on without it")
     schedule = config.optimizer
     if parent.config.optimizer.optimizer != schedule.optimizer:
         notes.append("the optimizer's moving averages begin anew: it is another one than the parent's")
@@ -252,7 +252,7 @@ def inherited_progress(parent: Checkpoint, config: Config) -> dict[str, Any]:
     """
     progress: dict[str, Any] = parent.content["progress"]
     if parent.config.environment != config.environment:
-        progress = {**progress, "recent_returns": [], "return_max": None, "return_min": None, "reached_goal": None}
+        progress = {**progress, "recent_games": [], "return_max": None, "return_min": None, "reached_goal": None}
     same_replays = parent.config.replay.replay_parameters == config.replay.replay_parameters
     return progress if config.run.reproducible and same_replays else {**progress, "interval": None}
 

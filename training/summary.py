@@ -80,7 +80,9 @@ def why_ended(run: Run) -> str:
 
 def goal_reached(run: Run) -> str:
     games = last_games(run.progress.return_window)
-    return f"the mean return of {games} reached --stop_at_return={run.config.run.stop_at_return:g}"
+    goal = run.config.run.goal
+    assert goal is not None
+    return f"the mean {goal.name} of {games} reached {goal.flag}"
 
 
 def last_lines(run: Run, saver: CheckpointSaver, load: MachineLoad) -> list[str]:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from agents.acting import Decision
 from replay.row_layout import Rows
-from replay.unroll_layout import UnrollLayout
+from replay.unroll_layout import UnrollLayout, add_game_info
 from workers.policies import ActingPolicy
 from workers.policy_inputs import as_stacks
 from workers.randomness import HeldActions
 from workers.shared_array import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
-from wrappers.environment import FAILED_RESETS, Observation, as_observation, environment_spec
+from wrappers.environment import FAILED_RESETS, FinishedGame, Observation, as_observation, environment_spec
 
 
 @dataclass
@@ -33,7 +33,7 @@ class SeededEnvironment:
     def __post_init__(self) -> None:
         self.take_finished_games = self.env.get_wrapper_attr("take_finished_games")
         self._can_snapshot = environment_spec(self.env).can_snapshot
-        self.finished_games: deque[tuple[float, int]] = deque()
+        self.finished_games: deque[FinishedGame] = deque()
         self._failed_resets: list[str] = []
 
     def reset(self) -> Observation:
@@ -45,7 +45,7 @@ class SeededEnvironment:
         """Take over the games that have ended, until an unroll stores them. Those with held actions do not count."""
         finished = self.take_finished_games()
         if self.held_actions is None:
-            self.finished_games.extend(finished)
+            self.finished_games.extend(FinishedGame(*game) for game in finished)
 
     def take_failed_resets(self) -> list[str]:
         """How resets failed that were tried again, since the last call."""
@@ -64,7 +64,7 @@ class SeededEnvironment:
         if state["game"] is not None:
             self.env.get_wrapper_attr("restore")(state["game"])
         self.uniforms.bit_generator.state = json.loads(state["uniforms"])
-        self.finished_games = deque((game_return, length) for game_return, length in state["finished_games"])
+        self.finished_games = deque(FinishedGame(*game) for game in state["finished_games"])
         if self.held_actions:
             self.held_actions.restore(state["held_actions"])
 
@@ -175,8 +175,8 @@ class Rollout:
         # The memory is that of an earlier round, so fields that are not written at every step are cleared.
         for name in ("bootstraps", "game_returns", "game_lengths"):
             unrolls[name][:] = 0
-        if self._layout.reported_info:
-            unrolls["reported_info"][:] = 0
+        if self._layout.tells_of_games:
+            unrolls["game_info"][:] = 0
 
     def _write_decision(
         self, decision: Decision, unrolls: dict[str, NDArray[Any]], environments: slice, t: int
@@ -201,10 +201,7 @@ class Rollout:
     def _step(self, e: int, action: Any, unrolls: dict[str, NDArray[Any]], t: int) -> None:
         """One agent step of one environment."""
         environment = self._environments[e]
-        observation, reward, terminated, truncated, info = environment.env.step(action)
-        for place, name in enumerate(self._layout.reported_info):
-            if name in info:
-                unrolls["reported_info"][e, place] += float(info[name]), 1
+        observation, reward, terminated, truncated, _ = environment.env.step(action)
         done = terminated or truncated
         self._policy.inputs.show(e, as_observation(observation), starts=False)
         self._previous_rewards[e] = reward
@@ -231,7 +228,10 @@ class Rollout:
         """Write one finished game. A step has room for one; if a reset ended a second one, the next step stores it."""
         environment.note_finished_games()
         if environment.finished_games:
-            unrolls["game_returns"][e, t], unrolls["game_lengths"][e, t] = environment.finished_games.popleft()
+            game = environment.finished_games.popleft()
+            unrolls["game_returns"][e, t], unrolls["game_lengths"][e, t] = game.return_, game.length
+            if self._layout.tells_of_games:
+                add_game_info(unrolls["game_info"][e], game.info)
 
 
 def each_action(actions: torch.Tensor) -> list[Any]:

@@ -47,10 +47,11 @@ def as_observation(seen: Observation | NDArray[np.uint8]) -> Observation:
 
 
 class FinishedGame(NamedTuple):
-    """The unclipped return of a game that ended or was cut off, and its length in agent steps."""
+    """What is known of a game that ended or was cut off."""
 
-    return_: float
-    length: int
+    return_: float  # unclipped
+    length: int  # in agent steps
+    info: dict[str, float] = {}  # what the environment says of it  # noqa: RUF012
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class EnvironmentSpec:
     mask_size: int = 0  # choices of its action masks, which vectors hold after the numbers; 0: it has none
     vector_dtype: str = "float32"  # in which unrolls store the vector; it holds all of its numbers exactly
     action_names: tuple[str, ...] = ()  # of an Atari game's actions, such as UPFIRE; of the parts of composite actions
-    reported_info: tuple[str, ...] = ()  # entries of `info` that a run reports
+    tells_of_games: bool = False  # it may say more of a finished game than its return and length
 
     @property
     def has_picture(self) -> bool:
@@ -95,7 +96,6 @@ def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
         action_sizes=(int(actions.n),),
         can_snapshot=True,
         action_names=names_in(environment, "action_meanings"),
-        reported_info=names_in(environment, "reported_info"),
     )
 
 

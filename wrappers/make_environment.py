@@ -33,7 +33,7 @@ def check_environment(options: EnvironmentOptions, films: bool = False) -> Envir
     Returns the observations and actions of an environment of Gymnasium; None for a NoFrameskip game.
     """
     if is_noframeskip(options.env):
-        for name in ("env_kwargs", "env_wrapper", "largest_pixel", "spread_starts", "action_masks"):
+        for name in ("env_kwargs", "env_wrapper", "largest_pixel", "spread_starts", "action_masks", "episode_info"):
             if getattr(options, name) != getattr(EnvironmentOptions, name):
                 raise UsageError(
                     f"--{name} has no meaning for --env={options.env}, whose wrappers are fixed; an id of Gymnasium, "

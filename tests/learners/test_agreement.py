@@ -20,7 +20,9 @@ from training.housekeeping import Housekeeping
 from training.progress import Progress
 
 SILENCE = 0.2  # seconds after which a silent learner is lost
-NEWS = LearnerMessage(True, True, False, True, 7, True, 2, 40, 160, [Game(-3.5, 12, 1), Game(21.0, 9, 0)])
+NEWS = LearnerMessage(
+    True, True, False, True, 7, True, 2, 40, 160, [Game(-3.5, 12, 1), Game(21.0, 9, 0, {"success": 1.0})]
+)
 LONGEST = Game(-sys.float_info.max / 3, 10**9, 10**5)
 
 

@@ -9,6 +9,7 @@ from options.rules import Rule
 
 BY_HAND: dict[str, Any] = {
     "load_model_url": "results/run",
+    "stop_at": "return:1",
     "run_name": "first-try",
     "tags": "baseline,lr_1e-3",
     "results_dir": "elsewhere",
@@ -17,6 +18,7 @@ BY_HAND: dict[str, Any] = {
     "env_kwargs": '{"sutton_barto_reward": true}',
     "env_wrapper": "minigrid.wrappers:ImgObsWrapper",
     "frame_scale_resolution": "96,72",
+    "episode_info": "success,stats.coins",
     "inference_latency": "uniform:20:80",
     "cluster": "192.0.2.1:6379",
     "learners": 0,

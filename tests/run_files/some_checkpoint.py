@@ -48,7 +48,7 @@ def some_progress(agent_steps: int, updates: int) -> dict[str, Any]:
         "updates": updates,
         "episodes": 2,
         "seconds": 1.5,
-        "recent_returns": [1.5, -2.0],
+        "recent_games": [{"return": 1.5, "length": 3.0}, {"return": -2.0, "length": 4.0}],
         "return_max": 1.5,
         "return_min": -2.0,
         "reached_goal": None,

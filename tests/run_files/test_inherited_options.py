@@ -78,13 +78,15 @@ def test_another_game_or_other_actions_are_refused() -> None:
     [
         ({"environment_max_steps": 301}, None),
         ({"environment_max_steps": 300}, r"--environment_max_steps=300 is already reached: .* 300 agent steps; .*\.$"),
-        ({"stop_at_return": 4.0}, r"--stop_at_return=4\.0 is already reached: the run ended at it; .*\.$"),
+        ({"stop_at_return": 4.0}, r"--stop_at_return=4 is already reached: the run ended at it; .*\.$"),
         ({"stop_at_return": 4.1}, None),
+        ({"stop_at": "return:3.9"}, r"--stop_at_return=3\.9 is already reached"),
+        ({"stop_at": "length:3"}, None),
     ],
 )
 def test_a_run_that_is_complete_cannot_go_on(flags: dict[str, Any], why: str | None) -> None:
     checkpoint = saved()
-    checkpoint.content["progress"]["reached_goal"] = 4.0
+    checkpoint.content["progress"]["reached_goal"] = ["return", 4.0]
     if why is None:
         check_resumable(Config.from_flags(flags), checkpoint)
     else:
@@ -98,5 +100,5 @@ def test_a_run_that_is_complete_cannot_go_on(flags: dict[str, Any], why: str | N
 def test_a_reached_goal_is_not_inherited(goal: float | None, reached: float | None, inherited: float | None) -> None:
     """Also if games that ended after it have lowered the mean again."""
     checkpoint = saved(stop_at_return=goal)
-    checkpoint.content["progress"]["reached_goal"] = reached
+    checkpoint.content["progress"]["reached_goal"] = None if reached is None else ["return", reached]
     assert checkpoint.options["stop_at_return"] == inherited

@@ -152,6 +152,26 @@ def test_episodes_are_csv(tmp_path: Path) -> None:
     ]
 
 
+def test_what_is_said_of_the_first_game_has_columns(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.csv"
+    for game in (
+        Episode(10, 1.0, 10, 0, {"coins": 3.0, "success": 0.0}),
+        Episode(20, 2.0, 10, 1, {"success": 1.0, "late": 5.0}),
+        Episode(30, 3.0, 10, 1),
+    ):
+        sink = EpisodesCsvSink(path, says_more=True)  # also where a restarted process goes on
+        sink.episode(game)
+        sink.close()
+    assert path.read_text().splitlines() == [
+        "agent_steps,return,length,worker,coins,success",
+        "10,1.0,10,0,3.0,0.0",
+        "20,2.0,10,1,,1.0",
+        "30,3.0,10,1,,",
+    ]
+    EpisodesCsvSink(tmp_path / "empty.csv", says_more=True).close()
+    assert (tmp_path / "empty.csv").read_text() == HEADER
+
+
 def test_resumed_run_adds_rows_under_the_one_header(tmp_path: Path) -> None:
     path = tmp_path / "episodes.csv"
     path.write_text(HEADER + "100,1.0,100,0\n200,2.")

@@ -93,7 +93,10 @@ class FakeRun:
 
 def write_checkpoint(path: Path, agent_steps: int, reached: float | None = None) -> None:
     """Write the format of torch.save without torch, which takes seconds to load."""
-    progress = {**some_progress(agent_steps, 1), "reached_goal": reached}
+    progress = {
+        **some_progress(agent_steps, 1),
+        "reached_goal": None if reached is None else ["return", reached],
+    }
     content = {"format_version": FORMAT_VERSION, **some_content(1, progress=progress)}
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("checkpoint/data.pkl", pickle.dumps(content, protocol=2))

@@ -43,7 +43,7 @@ def an_unknown_option(content: Content) -> None:
 
 
 def counters_that_are_words(content: Content) -> None:
-    content["progress"]["recent_returns"] = ["many"]
+    content["progress"]["recent_games"] = [{"return": "many"}]
 
 
 def foreign_games(content: Content) -> None:

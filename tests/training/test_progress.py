@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from replay.mix import Batch
+from run_files.metrics import Episode
 from tests.training.some_run import LAYOUT, some_progress
 from training.progress import Progress
 from training.resume import BestSoFar
@@ -56,7 +57,7 @@ def test_the_goal_is_the_mean_of_a_full_window() -> None:
     assert progress.is_complete and progress.unrolls_left
     play_games(progress, -99.0)
     assert progress.goal_reached, "what ends after that changes nothing"
-    assert progress.state_dict(updates=0)["reached_goal"] == 2.0
+    assert progress.state_dict(updates=0)["reached_goal"] == ["return", 2.0]
     assert some_progress().state_dict(updates=0)["reached_goal"] is None
 
 
@@ -154,7 +155,7 @@ def test_an_episode_is_reported_at_the_step_that_ended_it() -> None:
     LAYOUT.array(row, "game_lengths")[5], LAYOUT.array(row, "game_returns")[5] = 50, -3.0
     LAYOUT.array(row, "environment_id")[...] = 9
     (episode,) = progress.count_unroll(row)
-    assert episode == (20 + 6, -3.0, 50, 2), "six steps of the second unroll; environment 9 belongs to worker 2"
+    assert episode == Episode(20 + 6, -3.0, 50, 2), "six steps of the second unroll; environment 9 belongs to worker 2"
     assert (progress.agent_steps, progress.episodes, progress.return_max) == (40, 1, -3.0)
 
 

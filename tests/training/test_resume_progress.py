@@ -50,7 +50,7 @@ def test_counters_schedule_and_best_continue_without_a_jump(saved_run: Path) -> 
     assert after["seconds"] > before["seconds"]
     assert after["return_max"] == before["return_max"] == 1
     played = [float(line.split(",")[1]) for line in games(first, second)[: int(after["episodes"])]]
-    assert saved.content["progress"]["recent_returns"] == played[100:200]
+    assert [game["return"] for game in saved.content["progress"]["recent_games"]] == played[100:200]
     assert after["return_mean"] == pytest.approx(sum(played[-100:]) / 100)
     middle = (before["updates"] + after["updates"] - 1) / 2
     assert after["learning_rate"] == pytest.approx(OptimizerOptions().lr * (1 - middle / 500))
@@ -155,7 +155,7 @@ def test_the_results_of_another_environment_do_not_count(saved_run: Path, capsys
     assert "mean returns begin anew: the environment has other options" in capsys.readouterr().out
     assert not (second / "checkpoints" / BEST).exists(), "there were too few games for a best one"
     progress = find_checkpoint(str(second)).content["progress"]
-    assert len(progress["recent_returns"]) < 20 and progress["best_return_mean"] is None
+    assert len(progress["recent_games"]) < 20 and progress["best_return_mean"] is None
     assert progress["episodes"] >= 200, "the counters go on"
 
 

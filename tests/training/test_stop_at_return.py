@@ -35,7 +35,7 @@ def test_a_run_ends_in_good_order_at_its_mean_return_and_goes_on_without_it(
         "the mean return of the last 30 games reached --stop_at_return=-1",
     )
 
-    with pytest.raises(UsageError, match=r"^--stop_at_return=-1\.0 is already reached"):
+    with pytest.raises(UsageError, match=r"^--stop_at_return=-1 is already reached"):
         resume_run(folder, make_catch, stop_at_return=-1.0)
     child = resume_run(folder, make_catch, environment_max_steps=500, eval_period=0)
     assert find_checkpoint(str(child)).agent_steps == 500

@@ -169,7 +169,7 @@ class RealtimeUnrolls(Book):
             game.episode_over, game.played, game.idle, game.missed = False, 0, 0, 0
             if self._environments[e].finished_games:
                 finished = self._environments[e].finished_games.popleft()
-                unroll["game_returns"][e, t], unroll["game_lengths"][e, t] = finished
+                unroll["game_returns"][e, t], unroll["game_lengths"][e, t] = finished.return_, finished.length
 
     def _begin(self, inputs: PolicyInputs) -> None:
         """Open the unrolls whose first decision starts."""

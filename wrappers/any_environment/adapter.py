@@ -1,6 +1,8 @@
 """Any environment of Gymnasium, with the observations and actions of the agent."""
 
 import math
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
@@ -12,14 +14,17 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
+from options.environment_options import GAME_NUMBER
 from options.rules import UsageError
 from wrappers.any_environment.actions import actions_for
 from wrappers.any_environment.faults import FAILURES, EnvironmentFaultError, ValueFaultError
 from wrappers.any_environment.observations import ObservationReader
 from wrappers.atari import reward_clipping
-from wrappers.environment import FAILED_RESETS, EnvironmentSpec, FinishedGame, Observation, environment_spec, names_in
+from wrappers.environment import FAILED_RESETS, EnvironmentSpec, FinishedGame, Observation, environment_spec
 
 ACTION_MASK, ACTION_MASKS = "action_mask", "action_masks"  # the entry of an `info`, and the method
+MOST_SAID, SAID_NAME = 16, re.compile(GAME_NUMBER)  # numbers that are said of a game, and their names
+OF_GYMNASIUM = ("r", "l", "t", "return", "length")  # RecordEpisodeStatistics: return, length, and seconds
 LARGEST_REWARD = 1e30  # with room for the sum of an episode in float32
 STICKY = 1  # number of the stream of a seed that draws sticky actions
 MOST_RESETS = 4  # tries
@@ -56,7 +61,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             action_names=actions.names,
             can_snapshot=self._saved is not None,
             vector_dtype=self._read.vector_dtype,
-            reported_info=names_in(env, "reported_info"),
+            tells_of_games=True,
         )
         self.observation_space = _agent_space(self.spec_for_agent)
         self.may_have_masks = options.action_masks and actions.kind in ("discrete", "product")
@@ -70,6 +75,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             # Gymnasium's own time limit does not know at which step a restored game is.
             self._frame_limit = min(self._frame_limit, env.spec.max_episode_steps)
         self._clip = reward_clipping(options.reward_clipping_method)
+        self._named_info = options.episode_info.split(",") if options.episode_info else []
         self._sticky = options.repeat_action_probability
         self._sticky_draws = _sticky_stream(seed)
         self._latest: Any = None  # what the environment got last in this game
@@ -137,7 +143,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._return += total
         self._length += 1
         if terminated or truncated:
-            self._finished.append(FinishedGame(self._return, self._length))
+            self._finished.append(FinishedGame(self._return, self._length, said_of_game(info, self._named_info)))
         return observation, self._clip(total), terminated, truncated, info
 
     def _step_once(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -266,6 +272,36 @@ def _what_can_be_saved(env: gymnasium.Env[Any, Any], options: EnvironmentOptions
         return None  # the latest action is not saved
     inner = env.unwrapped if options.env_wrapper is None else env
     return inner if hasattr(inner, "snapshot") and hasattr(inner, "restore") else None
+
+
+def said_of_game(info: Any, named: Sequence[str]) -> dict[str, float]:
+    """The numbers in the last `info` of a game: the named ones, then others of it and of its entry "episode".
+
+    A dot in a name leads into a nested entry.
+    """
+    if not isinstance(info, Mapping):
+        return {}
+    nested = info.get("episode")
+    others = {**(nested if isinstance(nested, Mapping) else {}), **info}
+    entries = [(name, _entry(info, name)) for name in named]
+    entries += [(name, value) for name, value in others.items() if name not in OF_GYMNASIUM]
+    said: dict[str, float] = {}
+    for name, value in entries:
+        if len(said) == MOST_SAID:
+            break
+        if isinstance(name, str) and SAID_NAME.fullmatch(name) and isinstance(value, int | float | np.generic):
+            with suppress(TypeError, ValueError, OverflowError):
+                number = float(value)
+                if math.isfinite(number):
+                    said.setdefault(name, number)
+    return said
+
+
+def _entry(info: Any, name: str) -> Any:
+    """An entry by its name, or by the names that lead to it; None if there is none."""
+    for key in [name] if name in info else name.split("."):
+        info = info.get(key) if isinstance(info, Mapping) else None
+    return info
 
 
 def _sticky_stream(seed: int) -> np.random.Generator:
