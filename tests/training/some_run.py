@@ -34,7 +34,7 @@ def some_run(folder: Path, **parts: Any) -> Any:
     """A run in this folder with these parts in place of its own."""
     said: list[str] = []
     pool = SimpleNamespace(alive=1, size=1, restarts=0, failed_resets=0, rounds_under_way=0, process_ids=list)
-    times = SimpleNamespace(totals=lambda: np.zeros(6))
+    times = SimpleNamespace(array=np.zeros((1, 6)))
     config = parts.pop("config", Config())
     progress = {
         "agent_steps": 0,

@@ -101,7 +101,7 @@ def test_means_are_over_the_games_that_say_it() -> None:
 def test_the_display_shows_what_an_environment_says() -> None:
     told = changed(STATUS, environment={"caught": 0.25, "never": None})
     lines = as_lines(told.view(79, []), 79)
-    assert any(line.startswith("caught 0.2500  never —") for line in lines)
+    assert any(line.startswith("caught 0.250  never —") for line in lines)
     assert not any("environment" in line for line in as_lines(STATUS.view(79, []), 79))
 
 
