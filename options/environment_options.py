@@ -131,7 +131,7 @@ class EnvironmentOptions(Options):
         "turns",
         one_of("turns", "asynchronous", "sequential", "realtime"),
         "Whether the game waits for an action (turns), or goes on: with a decision in every agent step (asynchronous), "
-        "only after the action before took effect (sequential), or on a real clock (realtime).",
+        "only after the action before took effect (sequential), or, with a NoFrameskip id, on a real clock (realtime).",
     )
     action_delay: int = option(
         0,

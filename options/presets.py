@@ -113,7 +113,6 @@ ONLY_NOFRAMESKIP: Mapping[str, Any] = {
     "episodic_life": False,
     "fire_on_reset": True,
     "fire_on_life_loss": False,
-    "interaction": "turns",
 }
 
 
@@ -139,6 +138,11 @@ def check_family(values: Mapping[str, Any]) -> None:
                 "screens, would be right."
             )
         return
+    if values["interaction"] == "realtime":
+        raise UsageError(
+            f"--interaction=realtime is only for Atari games whose id ends in NoFrameskip-v4, not for --env={env}; "
+            "asynchronous, with an --action_delay, would be right."
+        )
     for name, value in ONLY_NOFRAMESKIP.items():
         if values[name] != value:
             (given,), (right,) = flag_words({name: values[name]}), flag_words({name: value})

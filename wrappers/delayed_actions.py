@@ -7,15 +7,18 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Discrete, MultiDiscrete
 
 from option_flags import EnvironmentOptions
-from wrappers.emulator import NOOP, AtariWrapper, Frame, Start, Step
+from wrappers.emulator import NOOP, AtariWrapper, Start, Step
+
+Action = Any  # of the agent: a whole number, or an array of choices or of real numbers
 
 
 class Played(NamedTuple):
     """The action of a frame."""
 
-    action: int
+    action: Action
     age: int | None  # frames since the screen that the action was chosen from; None for a no-op or random idle action
 
 
@@ -37,26 +40,28 @@ class HeldAction:
     effect. In all other frames the idle action is played: NOOP, the latest action, or a random action that is drawn
     anew every `skipped_frames` frames. With `repeat`, idle frames before the first action of a game play NOOP. Repeated
     frames count as idle too.
+
+    NOOP is action 0, or an array of zeros: the middle of a Box.
     """
 
-    def __init__(self, env: gymnasium.Env[Frame, int], options: EnvironmentOptions) -> None:
-        assert isinstance(env.action_space, gymnasium.spaces.Discrete)
-        self._action_count = int(env.action_space.n)
+    def __init__(self, env: gymnasium.Env[Any, Any], options: EnvironmentOptions) -> None:
+        self._space = env.action_space
+        self.noop: Action = NOOP if isinstance(self._space, Discrete) else np.zeros(self._space.shape, np.int64)
         self._hold = options.skipped_frames
         self._idle = options.idle_action
         self.clear()
 
     def clear(self) -> None:
         """A game begins: no action has taken effect."""
-        self.action: int | None = None  # the latest that took effect
+        self.action: Action | None = None  # the latest that took effect
         self.since = 0  # the frame in which it did
         self._idle_since: int | None = None  # the frame since which the idle action is played
-        self._idle_choice = NOOP
+        self._idle_choice = self.noop
 
-    def take_effect(self, action: int, frame: int) -> None:
+    def take_effect(self, action: Action, frame: int) -> None:
         self.action, self.since = action, frame
 
-    def play(self, frame: int, random: np.random.Generator) -> tuple[int, bool, bool]:
+    def play(self, frame: int, random: np.random.Generator) -> tuple[Action, bool, bool]:
         """The action of this frame, whether it is the latest one, and whether the frame is idle."""
         is_idle = self.action is None or frame >= self.since + self._hold
         if self.action is not None and (not is_idle or self._idle == "repeat"):
@@ -65,10 +70,17 @@ class HeldAction:
         if self._idle_since is None:
             self._idle_since = frame
         if self._idle == "random" and (frame - self._idle_since) % self._hold == 0:
-            self._idle_choice = int(random.integers(self._action_count))
+            self._idle_choice = self._random_action(random)
         return self._idle_choice, False, True
 
-    def state(self) -> list[int | None]:
+    def _random_action(self, random: np.random.Generator) -> Action:
+        if isinstance(self._space, Discrete):
+            return int(random.integers(int(self._space.n)))
+        if isinstance(self._space, MultiDiscrete):
+            return random.integers(self._space.nvec)
+        return random.uniform(-1, 1, self._space.shape)
+
+    def state(self) -> list[Any]:
         return [self.action, self.since, self._idle_since, self._idle_choice]
 
     def restore(self, state: list[Any]) -> None:
@@ -88,23 +100,23 @@ class DelayedActions(AtariWrapper):
     # A snapshot is taken between two agent steps, so what is known of a single step is left out.
     SAVED = ("frame", "frame_count", "idle_count", "decisions", "lives")
 
-    def __init__(self, env: gymnasium.Env[Frame, int], options: EnvironmentOptions) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], options: EnvironmentOptions) -> None:
         super().__init__(env)
         self._delay = options.action_delay
         self._period = options.frames_per_step
         self._held = HeldAction(env, options)
         self._episodic_life = options.episodic_life
-        self._count_lives = env.get_wrapper_attr("lives")
+        self._count_lives = env.get_wrapper_attr("lives") if env.has_wrapper_attr("lives") else lambda: 0
         self._decisions = 0
         self._effects: list[Effect] = []
         self._frame_count = self._idle_count = 0  # since they were taken
-        self._played = Played(NOOP, None)
+        self._played = Played(self._held.noop, None)
         self._begin()
 
     def _begin(self) -> None:
         """Forget everything about the game before."""
         self._frame = 0  # frames played in this game
-        self._waiting: deque[tuple[int | None, int, int]] = deque()  # (decision, action, frame of effect)
+        self._waiting: deque[tuple[int | None, Action, int]] = deque()  # (decision, action, frame of effect)
         self._held.clear()
         self._current: Effect | None = None  # of the decision that took effect last
         self._lives = self._lives_before = 0
@@ -117,7 +129,7 @@ class DelayedActions(AtariWrapper):
         self._lives = self._lives_before = self._count_lives()
         return observation, info
 
-    def step(self, action: int) -> Step:
+    def step(self, action: Action) -> Step:
         if self._frame % self._period == 0:
             self._waiting.append((self._decisions, action, self._frame + self._delay))
             self._decisions += 1

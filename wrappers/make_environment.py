@@ -1,5 +1,7 @@
 """Makes the environment of a run, whatever its id is, and checks before a run that this is possible."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -9,9 +11,10 @@ from options.presets import is_noframeskip
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import check_any_environment, create
-from wrappers.atari import make_atari
-from wrappers.emulator import check_atari
-from wrappers.environment import EnvironmentSpec, Watch
+from wrappers.atari import make_atari, reward_clipping
+from wrappers.delayed_actions import DelayedActions
+from wrappers.emulator import AtariWrapper, Step, check_atari
+from wrappers.environment import EnvironmentSpec, FinishedGame, Watch
 from wrappers.films import FilmFrames
 
 
@@ -24,7 +27,51 @@ def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None
     if is_noframeskip(options.env):
         return make_atari(options, seed, watch)
     environment = create(options, films=watch is not None)
-    return AnyEnvironment(environment if watch is None else FilmFrames(environment, watch), options, seed)
+    if watch is not None:
+        environment = FilmFrames(environment, watch)
+    if options.interaction == "turns":
+        return AnyEnvironment(environment, options, seed)
+    in_ticks = dataclasses.replace(options, interaction="turns", skipped_frames=1, reward_clipping_method="none")
+    return Ticks(DelayedActions(AnyEnvironment(environment, in_ticks, seed), options), options)
+
+
+class Ticks(AtariWrapper):
+    """An agent step of any environment that does not wait: several steps of the environment, called ticks.
+
+    The rewards that it returns are clipped, and the length of a game is its agent steps.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], options: EnvironmentOptions) -> None:
+        super().__init__(env)
+        self._ticks = range(options.frames_per_step)
+        self._clip = reward_clipping(options.reward_clipping_method)
+        self._finished_games: Callable[[], list[FinishedGame]] = env.get_wrapper_attr("take_finished_games")
+        self._limit = env.get_wrapper_attr("time_limit")
+        spec: EnvironmentSpec = env.get_wrapper_attr("spec_for_agent")
+        # Actions that are arrays are no plain values.
+        can_snapshot = spec.can_snapshot and spec.action_kind == "discrete"
+        self.spec_for_agent = dataclasses.replace(spec, can_snapshot=can_snapshot)
+
+    @property
+    def time_limit(self) -> int:
+        """Steps of the agent in the longest possible game."""
+        return self._steps(self._limit)
+
+    def take_finished_games(self) -> list[FinishedGame]:
+        """The games that ended since the last call, oldest first, with unclipped returns."""
+        return [FinishedGame(game.return_, self._steps(game.length)) for game in self._finished_games()]
+
+    def step(self, action: Any) -> Step:
+        total = 0.0
+        for _ in self._ticks:
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, self._clip(total), terminated, truncated, info
+
+    def _steps(self, ticks: int) -> int:
+        return -(-ticks // len(self._ticks))
 
 
 def check_environment(options: EnvironmentOptions, films: bool = False) -> EnvironmentSpec | None:

@@ -153,7 +153,7 @@ def test_arguments_and_wrapper_reach_the_environment() -> None:
     ("name", "value"),
     [
         ("noop_threshold", 30), ("episodic_life", True), ("fire_on_reset", False), ("fire_on_life_loss", True),
-        ("full_action_space", True), ("protocol", "machado"), ("interaction", "asynchronous"),
+        ("full_action_space", True), ("protocol", "machado"),
     ],
 )  # fmt: skip
 def test_options_of_noframeskip_games_are_refused_elsewhere(name: str, value: Any) -> None:

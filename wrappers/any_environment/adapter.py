@@ -26,7 +26,7 @@ ACTION_MASK, ACTION_MASKS = "action_mask", "action_masks"  # the entry of an `in
 MOST_SAID, SAID_NAME = 16, re.compile(GAME_NUMBER)  # numbers that are said of a game, and their names
 OF_GYMNASIUM = ("r", "l", "t", "return", "length")  # RecordEpisodeStatistics: return, length, and seconds
 LARGEST_REWARD = 1e30  # with room for the sum of an episode in float32
-STICKY = 1  # number of the stream of a seed that draws sticky actions
+STICKY, IDLE = 1, 2  # numbers of the streams of a seed that draw sticky actions, and random idle actions
 MOST_RESETS = 4  # tries
 
 
@@ -77,7 +77,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._clip = reward_clipping(options.reward_clipping_method)
         self._named_info = options.episode_info.split(",") if options.episode_info else []
         self._sticky = options.repeat_action_probability
-        self._sticky_draws = _sticky_stream(seed)
+        self._sticky_draws = _stream(seed, STICKY)
+        self.np_random = _stream(seed, IDLE)  # a wrapper draws from it
         self._latest: Any = None  # what the environment got last in this game
         self._episode_steps = 0  # of the environment
         self._return, self._length = 0.0, 0
@@ -100,7 +101,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         if seed is not None:
-            self._sticky_draws = _sticky_stream(seed)
+            self._sticky_draws = _stream(seed, STICKY)
+            self.np_random = _stream(seed, IDLE)
         self._episode_steps = 0
         self._return, self._length = 0.0, 0
         self._latest = None
@@ -172,6 +174,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             "game": self._saved.snapshot(),
             "episode": [self._episode_steps, self._return, self._length],
             "finished": [list(game) for game in self._finished],
+            "random": self.np_random.bit_generator.state,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -179,6 +182,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._saved.restore(state["game"])
         self._episode_steps, self._return, self._length = state["episode"]
         self._finished = [FinishedGame(*game) for game in state["finished"]]
+        self.np_random.bit_generator.state = state["random"]
 
     def render(self) -> Any:
         return self.env.render()
@@ -304,9 +308,9 @@ def _entry(info: Any, name: str) -> Any:
     return info
 
 
-def _sticky_stream(seed: int) -> np.random.Generator:
+def _stream(seed: int, number: int) -> np.random.Generator:
     """Not that of `default_rng(seed)`, which the environment itself may draw from."""
-    return np.random.default_rng([seed, STICKY])
+    return np.random.default_rng([seed, number])
 
 
 def _count(result: Any) -> str:
