@@ -24,7 +24,7 @@ def recorder(space: str, rewards: tuple[float, ...] = (1.0,), **more: Any) -> Sc
     return Scripted(Box(0, 1, (3,), np.float32), SPACES[space], rewards=list(rewards), ends={LENGTH: (True, False)})
 
 
-gymnasium.register("Recorder-v0", entry_point=recorder)
+gymnasium.register("Recorder-v0", entry_point=f"{__name__}:recorder")
 
 
 def play(env: gymnasium.Env[Any, Any], actions: list[Any], seed: int | None = None) -> tuple[list[Any], list[Any]]:
@@ -42,7 +42,7 @@ def play(env: gymnasium.Env[Any, Any], actions: list[Any], seed: int | None = No
 def chosen(space: str, count: int) -> list[Any]:
     rng = np.random.default_rng(1)
     if space == "discrete":
-        return rng.integers(4, size=count).tolist()
+        return list(rng.integers(4, size=count).tolist())
     return list(rng.uniform(-0.9, 0.9, (count, 2)) if space == "box" else rng.integers(3, size=(count, 2)))
 
 
