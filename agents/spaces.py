@@ -9,7 +9,6 @@ from option_flags import Config
 from options.presets import CONTINUOUS, NUMBERS, SMALL_PICTURES, STANDARD
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
-from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.faults import EnvironmentFaultError
 from wrappers.environment import EnvironmentSpec, MakeEnvironment, environment_spec
 
@@ -23,7 +22,7 @@ def read_spec(config: Config, make_environment: MakeEnvironment) -> EnvironmentS
     """The observations and actions of `config.environment`; makes one environment to read them."""
     environment = make_environment(config.environment, 0)
     try:
-        if isinstance(environment, AnyEnvironment) and environment.may_have_masks:
+        if environment.has_wrapper_attr("may_have_masks") and environment.get_wrapper_attr("may_have_masks"):
             environment.reset()  # which shows whether it has
     except EnvironmentFaultError as error:
         raise UsageError(f"--env={config.environment.env} has a fault, see above.", error.report) from None

@@ -31,7 +31,7 @@ def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None
         environment = FilmFrames(environment, watch)
     if options.interaction == "turns":
         return AnyEnvironment(environment, options, seed)
-    in_ticks = dataclasses.replace(options, interaction="turns", skipped_frames=1, reward_clipping_method="none")
+    in_ticks = dataclasses.replace(options, skipped_frames=1, reward_clipping_method="none")
     return Ticks(DelayedActions(AnyEnvironment(environment, in_ticks, seed), options), options)
 
 

@@ -156,3 +156,12 @@ def test_every_tick_is_filmed() -> None:
 def test_a_real_clock_is_only_for_atari_games() -> None:
     with pytest.raises(UsageError, match=r"--interaction=realtime is only for Atari games .*; asynchronous, with"):
         options_of("CartPole-v1", interaction="realtime")
+
+
+def test_action_masks_are_refused() -> None:
+    """In the first reset, which shows whether there are masks."""
+    options = options_of("Taxi-v4", interaction="asynchronous", action_delay=1)
+    with pytest.raises(UsageError, match="--interaction plays actions later .*; --interaction=turns, or --noaction_m"):
+        make_environment(options, 0).reset()
+    with_none = options_of("Taxi-v4", interaction="asynchronous", action_delay=1, action_masks=False)
+    make_environment(with_none, 0).reset()

@@ -47,6 +47,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self.metadata = env.metadata
         self.render_mode = env.render_mode
         self._id = options.env
+        self._is_delayed = options.interaction != "turns"
         self._saved = _what_can_be_saved(env, options)
         # Environments that users write may lack a space.
         self._read = ObservationReader(getattr(env, "observation_space", None), options)
@@ -225,6 +226,11 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             raise UsageError(
                 f"--{flag} repeats actions, which the action masks of --env={self._id} may forbid; --{flag}={right}, "
                 "or --noaction_masks, would be right."
+            )
+        if self._is_delayed:
+            raise UsageError(
+                f"--interaction plays actions later than they are chosen, when the action masks of --env={self._id} "
+                "may forbid them; --interaction=turns, or --noaction_masks, would be right."
             )
         size = sum(self._actions.sizes)
         dtype = self.spec_for_agent.vector_dtype if self.spec_for_agent.vector_size else "uint8"
