@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from option_flags import EnvironmentOptions
 from wrappers.emulator import NOOP, AtariWrapper, Start, Step
@@ -78,7 +78,10 @@ class HeldAction:
             return int(random.integers(int(self._space.n)))
         if isinstance(self._space, MultiDiscrete):
             return random.integers(self._space.nvec)
-        return random.uniform(-1, 1, self._space.shape)
+        assert isinstance(self._space, Box)
+        # Choices of composite actions have bounds, and are rounded down.
+        high = np.where(np.isfinite(self._space.high), self._space.high + 1, 1)
+        return random.uniform(np.maximum(self._space.low, -1), high)
 
     def state(self) -> list[Any]:
         return [self.action, self.since, self._idle_since, self._idle_choice]

@@ -59,7 +59,7 @@ class Ticks(AtariWrapper):
 
     def take_finished_games(self) -> list[FinishedGame]:
         """The games that ended since the last call, oldest first, with unclipped returns."""
-        return [FinishedGame(game.return_, self._steps(game.length)) for game in self._finished_games()]
+        return [game._replace(length=self._steps(game.length)) for game in self._finished_games()]
 
     def step(self, action: Any) -> Step:
         total = 0.0
