@@ -78,7 +78,7 @@ def test_each_tick_plays_the_action_that_the_delay_and_the_idle_action_say(
             assert action == as_played(space, decisions[decision])
     # The rewards of the ticks are summed, and a game is as long as its decisions are many.
     assert [reward for _, reward, *_ in seen[1:-1]] == [period] * (len(decisions) - 1)
-    assert env.get_wrapper_attr("take_finished_games")() == [(LENGTH, len(decisions))]
+    assert env.get_wrapper_attr("take_finished_games")() == [(LENGTH, len(decisions), {})]
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
@@ -113,7 +113,7 @@ def test_rewards_are_clipped_for_the_learner_and_not_in_returns() -> None:
     env = make_environment(options_of(RECORDER, env_kwargs='{"space": "box", "rewards": [5, -2]}', **flags), 1)
     seen, _ = play(env, chosen("box", LENGTH))
     assert [reward for _, reward, *_ in seen[1:]] == [1, -1] * (LENGTH // 2)
-    assert env.get_wrapper_attr("take_finished_games")() == [(1.5 * LENGTH, LENGTH)]
+    assert env.get_wrapper_attr("take_finished_games")() == [(1.5 * LENGTH, LENGTH, {})]
     effects = env.get_wrapper_attr("take_effects")()
     assert [effect.reward for effect in effects] == [-2, 5] * ((LENGTH - 3) // 2) + [-2]
     assert [effect.ended for effect in effects] == [False] * (LENGTH - 4) + [True]
@@ -141,7 +141,7 @@ def test_starts_are_spread_over_the_agents_steps() -> None:
         lengths.append(steps)
         spread.reset()
     assert lengths[0] < lengths[1] == 25
-    assert spread.get_wrapper_attr("take_finished_games")() == [(pytest.approx(-1000, abs=900), 25)]
+    assert spread.get_wrapper_attr("take_finished_games")() == [(pytest.approx(-1000, abs=900), 25, {})]
 
 
 def test_every_tick_is_filmed() -> None:
