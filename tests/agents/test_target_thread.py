@@ -57,7 +57,7 @@ def test_an_error_of_either_network_ends_the_update_and_leaves_nothing_running(
 
     def run_long(*_: object) -> None:
         running.append(True)
-        time.sleep(0.3)
+        time.sleep(0.05)
         running.pop()
 
     for failing in ("network", "target"):

@@ -111,5 +111,5 @@ def wait_until_gone(processes: list[psutil.Process], seconds: float = 30.0) -> l
     while left := [each for each in processes if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]:
         if time.monotonic() > deadline:
             break
-        time.sleep(0.1)
+        time.sleep(0.05)
     return left

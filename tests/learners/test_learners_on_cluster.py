@@ -46,7 +46,7 @@ class Run:
         deadline = time.monotonic() + seconds
         while not condition():
             assert self.process.poll() is None and time.monotonic() < deadline, self.output
-            time.sleep(0.1)
+            time.sleep(0.05)
 
     def wait_for_update(self, after: int = 0) -> None:
         """Wait until the part of the output after so many characters shows an update."""

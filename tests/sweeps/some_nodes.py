@@ -53,7 +53,7 @@ def wait_until_gone(folders: Sequence[Path], seconds: float = 30.0) -> list[str]
         left = processes_of(folders) + [str(path) for folder in folders for path in folder.glob("rl_sweep_*")]
         if not left or time.monotonic() > deadline:
             return left
-        time.sleep(0.1)
+        time.sleep(0.05)
 
 
 def _command(process: psutil.Process) -> str:

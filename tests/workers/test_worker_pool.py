@@ -31,7 +31,7 @@ def test_a_worker_is_never_further_ahead_than_its_slots(make_pool: MakePool) -> 
     take(pool, 5)
     while pool.rounds_ready < 2:
         pool.wait(0.0)
-    time.sleep(0.1)  # time in which it could play more
+    time.sleep(0.05)  # time in which it could play more
     pool.wait(0.0)
     assert len(list(pool.take(100))) == 2
 
