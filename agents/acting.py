@@ -19,7 +19,7 @@ class ActorState:
     lstm_state: torch.Tensor  # [E, 2, L]
     previous_actions: torch.Tensor  # [E, ...]; `no_action` at an episode start
     previous_rewards: torch.Tensor  # [E] float32, 0 at an episode start
-    no_action: float | torch.Tensor = -1  # of the layout
+    no_action: float | torch.Tensor = -1  # of the layout; for `restart`
 
     @classmethod
     def at_start(cls, environments: int, layout: UnrollLayout) -> "ActorState":

@@ -59,8 +59,9 @@ class PolicyInputs:
     def copy_from(self, other: "PolicyInputs") -> None:
         """Take over the inputs of as many other environments."""
         self.observations[:], self.vectors[:], self.uniforms[:] = other.observations, other.vectors, other.uniforms
-        for name, value in vars(other.state).items():
-            getattr(self.state, name)[:] = value
+        self.state.lstm_state[:] = other.state.lstm_state
+        self.state.previous_actions[:] = other.state.previous_actions
+        self.state.previous_rewards[:] = other.state.previous_rewards
 
     def select(self, environments: slice) -> "PolicyInputs":
         """The inputs of some environments, in the same memory."""
@@ -72,6 +73,7 @@ class PolicyInputs:
                 state.lstm_state[environments],
                 state.previous_actions[environments],
                 state.previous_rewards[environments],
+                state.no_action,
             ),
             self.uniforms[environments],
         )
