@@ -85,7 +85,7 @@ def test_the_version_changes_with_any_source_file(tmp_path: Path) -> None:
     before = code_version(tmp_path)
     (tmp_path / "workers" / "notes.txt").write_text("no source file")
     assert code_version(tmp_path) == before
-    (tmp_path / "workers" / "inference" / "server.py").write_text("other = 1\n")
+    (tmp_path / "workers" / "realtime" / "player.py").write_text("other = 1\n")
     assert code_version(tmp_path) != before
 
 
