@@ -20,6 +20,7 @@ class Housekeeping:
         self._saver = CheckpointSaver(run)
         self._evaluation = PeriodicEvaluation(run, self._saver) if run.part.test.eval_period else None
         self._has_updated = False  # since the latest tick
+        self._unknown_goal: str | None = None  # as announced
         run.actors.answer_commands(run.folder.name, run.stop, self._reporter.line)
         if isinstance(run.agreement, GroupAgreement):
             run.agreement.connect(self._own_news, self._receive)
@@ -60,6 +61,9 @@ class Housekeeping:
     def _report(self) -> None:
         self._reporter.report()
         write_summary(self._run, if_due=True)
+        unknown, self._unknown_goal = self._unknown_goal, self._run.progress.unknown_goal()
+        if self._unknown_goal is not None and unknown is None:
+            self._run.announce(self._unknown_goal)
 
     def end_training(self) -> None:
         """Save, report, and prepare the last lines of the run; also after an error in the training loop."""

@@ -207,6 +207,14 @@ class Progress:
             self.goal_reached = is_full and bool(np.mean(numbers) >= self._goal.value)
         self.episodes += len(episodes)
 
+    def unknown_goal(self) -> str | None:
+        """That no game has the number of the goal, once as many have ended as a mean is over."""
+        goal, said = self._goal, {name for game in self.recent_games for name in game}
+        if goal is None or goal.name in said or len(self.recent_games) < self.return_window:
+            return None
+        known = ", ".join(sorted(said))
+        return f"{goal.flag} cannot end the run: its games have no number {goal.name}; they have {known}"
+
     def take_unsent(self) -> LearnerMessage:
         """What this learner has received since the last call, for the others."""
         news, self._unsent = self._unsent, LearnerMessage()

@@ -37,7 +37,7 @@ class Goal(gymnasium.Env[NDArray[np.float32], int]):
     def step(self, action: int) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         self.agent = np.clip(self.agent + MOVES[action], 0, self.size - 1)
         reached = bool((self.agent == self.goal).all())
-        return self._seen(), 1.0 if reached else -0.01, reached, False, {}
+        return self._seen(), 1.0 if reached else -0.01, reached, False, {"success": reached}
 
     def render(self) -> NDArray[np.uint8]:
         picture = np.zeros((self.size, self.size, 3), np.uint8)

@@ -139,7 +139,7 @@ def rows_of_a_film(monkeypatch: pytest.MonkeyPatch, env: str, action: int) -> tu
         steps += 1
         _, _, terminated, truncated, _ = environment.step(action)
         ended = terminated or truncated
-    ((game_return, _),) = environment.get_wrapper_attr("take_finished_games")()
+    ((game_return, *_),) = environment.get_wrapper_attr("take_finished_games")()
     log = GameLog(np.full(steps, action, np.uint8), np.zeros(steps, np.float32))
     result = GameResult(3, game_return, steps, True, log)
     game = LoggedGame(GameSeries(make_environment=make_environment, environment=options, seed=(7,)), result)

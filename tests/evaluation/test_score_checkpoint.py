@@ -155,7 +155,7 @@ def test_a_film_has_every_raw_frame_of_the_game_that_was_played(tmp_path: Path, 
         ended = terminated or truncated
     emulator: Any = environment.unwrapped
     log = GameLog(np.array(actions, np.uint8), np.zeros(len(actions), np.float32))
-    ((game_return, _),) = environment.get_wrapper_attr("take_finished_games")()
+    ((game_return, *_),) = environment.get_wrapper_attr("take_finished_games")()
     result = GameResult(2, game_return, len(actions), True, log)
     played = LoggedGame(GameSeries(make_environment=make_atari, environment=options, seed=(4,)), result)
     path = tmp_path / "film.mp4"

@@ -98,6 +98,21 @@ def test_means_are_over_the_games_that_say_it() -> None:
     assert "environment" not in some_progress().figures()
 
 
+def test_a_goal_that_no_game_has_is_named() -> None:
+    progress = Progress(Config.from_flags({"env": PERMITTED, "avg_buff_size": 2, "stop_at": "sucess:1"}), LAYOUT)
+    found = []
+    for said in ({"success": 1.0}, {}, {"sucess": 1.0}):
+        row = np.zeros(LAYOUT.nbytes, np.uint8)
+        LAYOUT.array(row, "game_lengths")[5] = 7
+        add_game_info(LAYOUT.array(row, "game_info"), said)
+        progress.count_unroll(row)
+        found.append(progress.unknown_goal())
+    sentence = (
+        "--stop_at=sucess:1 cannot end the run: its games have no number sucess; they have length, return, success"
+    )
+    assert found == [None, sentence, None]
+
+
 def test_the_display_shows_what_an_environment_says() -> None:
     told = changed(STATUS, environment={"caught": 0.25, "never": None})
     lines = as_lines(told.view(79, []), 79)

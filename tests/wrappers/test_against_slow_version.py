@@ -147,7 +147,7 @@ def assert_plays_equally(options: EnvironmentOptions, seed: int, games: int, ste
         count["rewards"] += reward != 0
         count["terminated"] += terminated
         count["truncated"] += truncated
-        finished += take_finished_games()
+        finished += [game[:2] for game in take_finished_games()]
         assert finished == slow.finished
         if terminated or truncated:
             if len(finished) > games:

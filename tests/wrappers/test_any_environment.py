@@ -158,6 +158,7 @@ def test_the_description_is_that_of_the_spaces() -> None:
         action_sizes=(3, 2),
         can_snapshot=False,
         vector_dtype="float32",
+        tells_of_games=True,
     )
     observation, _ = agent.reset()
     assert {"picture": observation.frame, "vector": observation.vector} in agent.observation_space
