@@ -27,6 +27,15 @@ def drawers() -> list[psutil.Process]:
     return [p for p in living if "reports.run_curves" in p.cmdline()]
 
 
+def the_drawer() -> psutil.Process:
+    """It has no command line for a moment after its start."""
+    deadline = time.monotonic() + 60
+    while not (found := drawers()) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    (drawer,) = found
+    return drawer
+
+
 def hurry(drawer: psutil.Process) -> None:
     """On a busy machine, a process of the lowest priority would need minutes."""
     with suppress(psutil.AccessDenied):  # only root may do that
@@ -37,7 +46,7 @@ def hurry(drawer: psutil.Process) -> None:
 def test_the_process_draws_a_last_time_and_leaves_nothing_behind(tmp_path: Path) -> None:
     sink = CurvesSink(write_run(tmp_path / "run"))
     sink.write({})
-    (drawer,) = drawers()
+    drawer = the_drawer()
     assert drawer.nice() == 19
     assert os.getsid(drawer.pid) != os.getsid(0), "CTRL+C does not reach it"
     hurry(drawer)
@@ -58,14 +67,13 @@ def test_a_process_that_fails_says_why_and_one_that_hangs_is_killed(
 ) -> None:
     (tmp_path / "metrics.jsonl").write_text("{}\n")  # and no config.json
     sink = CurvesSink(tmp_path)
-    for drawer in drawers():  # none if it has failed already
-        hurry(drawer)
+    hurry(the_drawer())
     with pytest.raises(RuntimeError, match=r"^.*config\.json is missing or damaged$"):
         write_until_it_fails(sink)
     sink.close()
     monkeypatch.setattr(sinks, "LAST_DRAWING_SECONDS", 0.1)
     sink = CurvesSink(tmp_path)
-    drawers()[0].send_signal(signal.SIGSTOP)
+    the_drawer().send_signal(signal.SIGSTOP)
     sink.close()
     assert not drawers()
 

@@ -41,6 +41,7 @@ def some_run(folder: Path, **parts: Any) -> Any:
         "parent_steps": 0,
         "updates": 0,
         "interval": SimpleNamespace(has_diverged=False),
+        "unknown_goal": lambda: None,
     }
     run = {
         "config": config,
