@@ -4,6 +4,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from io import BytesIO
 from pathlib import Path
@@ -69,6 +70,7 @@ class TensorBoardSink(_WithVideos):
         from torch.utils.tensorboard import SummaryWriter
 
         self._options = config.flags()
+        self._films = ThreadPoolExecutor(1)  # converting a film takes as long as hundreds of updates
         self._writer = SummaryWriter(str(folder / TENSORBOARD_FOLDER))
         rows = "".join(f"| {name} | {value} |\n" for name, value in self._options.items())
         self._writer.add_text("options", f"| option | value |\n|---|---|\n{rows}")
@@ -82,6 +84,7 @@ class TensorBoardSink(_WithVideos):
 
     def close(self) -> None:
         self._show_videos()  # those since the last report
+        self._films.shutdown()  # when all are converted
         if "return_mean" in self._numbers:  # beside the curves, not in a run of its own
             options = {name: value for name, value in self._options.items() if value is not None}
             result = {"hparam/return_mean": self._numbers["return_mean"]}
@@ -89,12 +92,15 @@ class TensorBoardSink(_WithVideos):
         self._writer.close()
 
     def _show_videos(self) -> None:
+        for path in self._new_videos():
+            self._films.submit(self._show_video, path, self._steps)
+
+    def _show_video(self, path: Path, steps: int) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        for path in self._new_videos():
-            image = Summary.Image(encoded_image_string=gif_of(path))
-            summary = Summary(value=[Summary.Value(tag=f"videos/{path.stem}", image=image)])
-            self._writer.file_writer.add_summary(summary, self._steps)  # type: ignore[attr-defined]
+        image = Summary.Image(encoded_image_string=gif_of(path))
+        summary = Summary(value=[Summary.Value(tag=f"videos/{path.stem}", image=image)])
+        self._writer.file_writer.add_summary(summary, steps)  # type: ignore[attr-defined]
 
 
 class WandbSink(_WithVideos):
