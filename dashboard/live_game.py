@@ -103,8 +103,7 @@ class GamePlayer:
         # Of an Atari game, which may draw a thing in every other frame, the last two; of others, the last one.
         self._screens: deque[NDArray[np.uint8]] = deque(maxlen=2 if is_noframeskip(self._options.env) else 1)
         self._environment: gymnasium.Env[Any, Any] = make_environment(self._options, 0, self._watch)
-        sizes = self._layout.action_sizes or (self._layout.action_count,)
-        self._choices = 0 if self._layout.action_kind == "gaussian" else sum(sizes)
+        self._choices = len(self._layout.choice_names)
         self._names = bar_names(self._layout, action_labels(self._environment))
         frames_per_second = film_format(self._options.env, self._environment).frames_per_second
         self.seconds_per_step = self._options.frames_per_step / float(frames_per_second)
@@ -249,9 +248,4 @@ def bar_names(layout: UnrollLayout, names: Sequence[str]) -> tuple[str, ...]:
     """One name for each of the numbers that `as_bars` of a distribution gives; `names` are of discrete actions."""
     if layout.action_kind == "discrete":
         return tuple(names)
-    parts = layout.action_names or tuple(map(str, range(len(layout.action_sizes))))
-    if layout.action_kind == "gaussian":
-        return tuple(f"action {part}" for part in parts)
-    pairs = tuple(zip(parts, layout.action_sizes, strict=True))
-    choices = tuple(f"{part}: {choice}" for part, size in pairs for choice in range(size))
-    return (*choices, *(f"action {part}" for part, size in pairs if size == 0))
+    return (*layout.choice_names, *(f"action {name}" for name in layout.number_names))

@@ -73,7 +73,7 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
     config = Config.from_flags(checkpoint.options)
     network, layout = load_network(checkpoint, config)
     policy = ExportedPolicy(network)
-    inputs = random_inputs(network)
+    inputs = random_inputs(network, layout)
     expected = reference(network, inputs)
     try:
         described = {"options": json.dumps(checkpoint.options), "logits": json.dumps(logit_names(layout))}
@@ -108,14 +108,8 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
 
 def logit_names(layout: UnrollLayout) -> list[str]:
     """What each of the logits is, such as "UP", "arm.grip: 1", "speed: mean" and "speed: log deviation"."""
-    if layout.action_kind == "discrete":
-        return list(layout.action_names or map(str, range(layout.action_count)))
-    parts = layout.action_names or tuple(map(str, range(len(layout.action_sizes))))
-    is_number = [layout.action_kind == "gaussian" or size == 0 for size in layout.action_sizes]
-    sizes = zip(parts, layout.action_sizes, is_number, strict=True)
-    choices = [f"{part}: {choice}" for part, size, number in sizes if not number for choice in range(size)]
-    numbers = [part for part, number in zip(parts, is_number, strict=True) if number]
-    return [*choices, *(f"{part}: {figure}" for figure in ("mean", "log deviation") for part in numbers)]
+    figures = [f"{name}: {figure}" for figure in ("mean", "log deviation") for name in layout.number_names]
+    return layout.choice_names + figures
 
 
 def load_network(checkpoint: Checkpoint, config: Config) -> tuple[ActorCritic, UnrollLayout]:
@@ -193,7 +187,7 @@ def lstm_step(lstm: nn.LSTM, features: torch.Tensor, states: torch.Tensor) -> tu
     return torch.sigmoid(output_gate) * torch.tanh(cell), cell
 
 
-def random_inputs(network: ActorCritic) -> Tensors:
+def random_inputs(network: ActorCritic, layout: UnrollLayout) -> Tensors:
     """Inputs of the policy, for the comparison with the network."""
     generator = torch.Generator().manual_seed(0)
     inputs: list[torch.Tensor] = []
@@ -211,7 +205,7 @@ def random_inputs(network: ActorCritic) -> Tensors:
         parameters = torch.zeros(COMPARED, policy.parameter_count)
         uniforms = torch.rand(policy.most_likely(parameters).shape, generator=generator)
         actions = policy.sample(parameters, uniforms)
-        actions[0] = 0 if actions.is_floating_point() else -1  # no action before
+        actions[0] = torch.from_numpy(layout.no_action)
         rewards = torch.randn(COMPARED, generator=generator)
         inputs += [actions, rewards, torch.randn(COMPARED, 2, network.lstm_size, generator=generator)]
     return tuple(inputs)

@@ -57,6 +57,25 @@ class UnrollLayout(RowLayout):
         return "float32" if self.action_kind in ("gaussian", "mixed") else "int32"
 
     @property
+    def _parts(self) -> list[tuple[str, int]]:
+        """Each factor of an action with its number of choices, 0 for a real number."""
+        names = self.action_names or map(str, range(len(self.action_sizes)))
+        sizes = (0,) * len(self.action_sizes) if self.action_kind == "gaussian" else self.action_sizes
+        return list(zip(names, sizes, strict=True))
+
+    @property
+    def choice_names(self) -> list[str]:
+        """All choices of all factors, such as "arm.grip: 1"; of discrete actions, their names or numbers."""
+        if self.action_kind == "discrete":
+            return list(self.action_names or map(str, range(self.action_count)))
+        return [f"{name}: {choice}" for name, size in self._parts for choice in range(size)]
+
+    @property
+    def number_names(self) -> list[str]:
+        """The real numbers of an action."""
+        return [] if self.action_kind == "discrete" else [name for name, size in self._parts if size == 0]
+
+    @property
     def no_action(self) -> NDArray[Any]:
         """What stands for the action before the first one of an episode: -1 for a choice, 0 for a real number."""
         if self.action_kind == "mixed":

@@ -209,8 +209,11 @@ class Progress:
 
     def unknown_goal(self) -> str | None:
         """That no game has the number of the goal, once as many have ended as a mean is over."""
-        goal, said = self._goal, {name for game in self.recent_games for name in game}
-        if goal is None or goal.name in said or len(self.recent_games) < self.return_window:
+        goal = self._goal
+        if goal is None or len(self.recent_games) < self.return_window:
+            return None
+        said = {name for game in self.recent_games for name in game}
+        if goal.name in said:
             return None
         known = ", ".join(sorted(said))
         return f"{goal.flag} cannot end the run: its games have no number {goal.name}; they have {known}"

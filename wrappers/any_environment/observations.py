@@ -45,7 +45,7 @@ class ObservationReader:
     def __init__(self, space: Space[Any] | None, options: EnvironmentOptions) -> None:
         leaves = list(_leaves(space, ()))
         pictures = [(path, leaf) for path, leaf in leaves if isinstance(leaf, spaces.Box) and is_picture(leaf)]
-        vectors = [(path, leaf) for path, leaf in leaves if not (isinstance(leaf, spaces.Box) and is_picture(leaf))]
+        vectors = [(path, leaf) for path, leaf in leaves if (path, leaf) not in pictures]
         vectors.sort(key=lambda part: _is_one_hot(part[1]))  # numbers first
         self._pictures: list[Part] = []
         self.frame_shape = (0, 0, 0)
