@@ -19,6 +19,7 @@ from agents.network import ActorCritic, NetworkOutput
 from agents.training_batch import TrainingBatch
 from machine.capacity import usable_cores
 
+RHO = 2.0  # ρ, the upper bound of the ratio of the acting policy to the target policy, as in the paper
 LARGEST_LOG_RATIO = 20.0  # of the surrogate, so that a policy that has collapsed still has a finite loss
 
 
@@ -55,7 +56,7 @@ def surrogate(
     return Surrogate(torch.minimum(whole, bounded), ratios, bounded < whole)
 
 
-def impact_terms(rho: float, epsilon: float) -> dict[str, Term]:
+def impact_terms(epsilon: float) -> dict[str, Term]:
     """The terms of the loss that IMPACT has in place of those of V-trace."""
 
     def policy_loss(batch: Judged, mask: torch.Tensor) -> torch.Tensor:
@@ -68,7 +69,7 @@ def impact_terms(rho: float, epsilon: float) -> dict[str, Term]:
             # GAE with the importance weights of V-trace.
             batch.in_units(batch.trace.targets - batch.reference.values[:-1]),
             mask,
-            rho,
+            RHO,
             epsilon,
         )
         divergence = batch.policy.kl_divergence(target_logits, batch.logits.detach())

@@ -59,7 +59,7 @@ class Learner:
         self._estimates: Estimates = estimates_of_one
         self._target: TargetNetwork | None = None
         if loss.loss == "impact":
-            self._terms = {**TERMS, **impact_terms(loss.impact_rho, loss.impact_epsilon)}
+            self._terms = {**TERMS, **impact_terms(loss.impact_epsilon)}
             self._target = TargetNetwork(self.network, loss.batch_uses.slots)
             self._estimates = self._target.estimates
         self._peers = Peers()

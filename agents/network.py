@@ -126,7 +126,7 @@ class ActorCritic(nn.Module):
         with torch.autocast(observations.device.type, torch.bfloat16, enabled=autocasts):
             # First the states with a gradient: autocast casts the weights here and reuses them for the other states.
             inputs = torso_input(self._pixels(observations), self.normalised(vectors))
-            with_gradient = len(observations) - without_gradient
+            with_gradient = observations.shape[0] - without_gradient  # not len: an export traces the shape
             features: torch.Tensor = self.torso(rows(inputs, slice(with_gradient)))
             if without_gradient:
                 with torch.no_grad():

@@ -22,7 +22,7 @@ class ScheduledOptimizer:
         return max(0.0, 1.0 - updates / self._schedule_updates)
 
     def learning_rate(self, updates: int) -> float:
-        """Linear warm-up, then polynomial decay from `--lr` to `--lr_end_value` over the schedule, then constant.
+        """Linear warm-up, then linear decay from `--lr` to `--lr_end_value` over the schedule, then constant.
 
         The warm-up is for games with rewards from the first step on: there the first updates all point in the same
         direction, so that values and policy overshoot at the full rate.
@@ -30,7 +30,7 @@ class ScheduledOptimizer:
         start, end = self._options.lr, self._options.lr_end_value
         warmup = min(self._options.lr_warmup_updates, self._schedule_updates // 10)
         warm = min(1.0, (updates + 1) / max(1, warmup))
-        return float(warm * (end + (start - end) * self.schedule_left(updates) ** self._options.lr_power))
+        return float(warm * (end + (start - end) * self.schedule_left(updates)))
 
     def step(self, updates: int) -> None:
         """Change the weights by their gradients, after so many updates."""
@@ -63,6 +63,5 @@ class ScheduledOptimizer:
 def _make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch.optim.Optimizer:
     parameters = trained_parameters(network)
     if options.optimizer == "adam":
-        betas = (options.adam_beta1, options.adam_beta2)
-        return torch.optim.Adam(parameters, options.lr, betas, options.adam_eps, fused=True)
+        return torch.optim.Adam(parameters, options.lr, eps=options.adam_eps, fused=True)
     return torch.optim.RMSprop(parameters, options.lr, options.rmsprop_alpha, options.rmsprop_eps)

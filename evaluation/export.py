@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from agents.distributions import IMPOSSIBLE, masked
-from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput
+from agents.distributions import IMPOSSIBLE
+from agents.network import ActorCritic, NetworkInput
 from agents.spaces import saved_layout
-from agents.torsos.own_torso import LARGEST_INPUT, TorsoInput, is_own
+from agents.torsos.own_torso import is_own
 from machine.program import run_command
 from option_flags import Config
 from options.command_line import split_words
@@ -71,22 +71,31 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
     Nothing is written if a difference exceeds TOLERANCE.
     """
     config = Config.from_flags(checkpoint.options)
-    network, layout = load_network(checkpoint, config)
-    policy = ExportedPolicy(network)
-    inputs = random_inputs(network, layout)
-    expected = reference(network, inputs)
-    try:
-        described = {"options": json.dumps(checkpoint.options), "logits": json.dumps(logit_names(layout))}
-        files = {"policy.onnx": as_onnx(policy, inputs, described)}
-        files["policy.pt"] = as_torchscript(policy, inputs)
-    except Exception as error:  # most likely of the torso, if that is the user's own
-        if not is_own(config.network.network):
-            raise
-        sentence = f"--network={config.network.network} cannot be exported: {last_line(error)}."
-        raise UsageError(sentence, traceback_of(error)) from None
-    computes = {
+    policy, layout = load_policy(checkpoint, config)
+    inputs = random_inputs(policy.network, layout)
+    expected = policy(*inputs)
+    if policy.network.lstm is not None:
+        policy.network.register_module("lstm", OneStep(policy.network.lstm))
+    described = {"options": json.dumps(checkpoint.options), "logits": json.dumps(logit_names(layout))}
+    with warnings.catch_warnings():
+        # The first warning is about torch's own code. The second says that several inputs share one N, as intended.
+        warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
+        warnings.filterwarnings("ignore", "# The axis name: N will not be used", UserWarning)
+        warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
+        # It tells of sizes that tracing may fix. The files are compared for another number of rows.
+        warnings.filterwarnings("ignore", ".*might cause the trace to be incorrect")
+        try:
+            example = tuple(tensor[:2] for tensor in inputs)  # the number of rows must not be fixed by it
+            files = {"policy.onnx": as_onnx(policy, example, described), "policy.pt": as_torchscript(policy, example)}
+        except Exception as error:  # most likely of the torso, if that is the user's own
+            if not is_own(config.network.network):
+                raise
+            sentence = f"--network={config.network.network} cannot be exported: {last_line(error)}."
+            raise UsageError(sentence, traceback_of(error)) from None
+        module = torch.jit.load(BytesIO(files["policy.pt"]))  # type: ignore[no-untyped-call]
+    computes: dict[str, Compute] = {
         "policy.onnx": onnx_function(files["policy.onnx"]),
-        "policy.pt": torchscript_function(files["policy.pt"]),
+        "policy.pt": lambda inputs: tuple(module(*inputs)),
     }
     differences = {name: largest_difference(compute, inputs, expected) for name, compute in computes.items()}
     for name, difference in differences.items():
@@ -112,79 +121,70 @@ def logit_names(layout: UnrollLayout) -> list[str]:
     return layout.choice_names + figures
 
 
-def load_network(checkpoint: Checkpoint, config: Config) -> tuple[ActorCritic, UnrollLayout]:
-    """The checkpoint's network, in float32, and the layout of its unrolls."""
-    with refusing_foreign_content(checkpoint):
-        # Features that replays compare are no part of the policy.
-        layout = replace(saved_layout(checkpoint.content, config), feature_size=0)
-    network = ActorCritic(config.network, layout, torch.float32)
-    with refusing_foreign_content(checkpoint):
-        network.load_saved(checkpoint.content["learner"]["network"])
-    return network.eval().requires_grad_(False), layout
-
-
 class ExportedPolicy(nn.Module):
-    """A network in a form that can be exported: one step, in float32, with only tensors as inputs and outputs.
+    """One step of a network, with only tensors as inputs and outputs.
 
-    It shares the network's parameters. Inputs: `observations [N, S*C, H, W]` uint8 if there are pictures, then
-    `vectors [N, D]` if there are vectors, then `action_masks [N, P]`, 1 for a possible choice and 0 for another, if
-    there are action masks; with an LSTM also `previous_actions [N, ...]`, `previous_rewards [N]` and
-    `states [N, 2, L]`. At the start of an episode the previous action is -1 for choices and 0 for real numbers, and the
-    previous reward and the state are 0. Outputs: `logits [N, P]`, `values [N]`; with an LSTM `new_states [N, 2, L]`.
+    Inputs: `observations [N, S*C, H, W]` uint8 if there are pictures, then `vectors [N, D]` if there are vectors, then
+    `action_masks [N, P]`, 1 for a possible choice and 0 for another, if there are action masks; with an LSTM also
+    `previous_actions [N, ...]`, `previous_rewards [N]` and `states [N, 2, L]`. At the start of an episode the previous
+    action is -1 for choices and 0 for real numbers, and the previous reward and the state are 0.
+    Outputs: `logits [N, P]`, `values [N]`; with an LSTM `new_states [N, 2, L]`.
     """
 
     def __init__(self, network: ActorCritic) -> None:
         super().__init__()
-        self.torso, self.policy_head, self.value_head = network.torso, network.policy_head, network.value_head
-        self.lstm, self.distribution = network.lstm, network.distribution
-        self.has_pictures, self.has_vectors = network.background.numel() > 0, network.vector_mean is not None
-        self.has_masks = network.mask_size > 0
-        parts = {"observations": self.has_pictures, "vectors": self.has_vectors, "action_masks": self.has_masks}
+        self.network = network
+        parts = {
+            "observations": network.background.numel() > 0,
+            "vectors": network.vector_mean is not None,
+            "action_masks": network.mask_size > 0,
+        }
         self.inputs = [name for name, is_there in parts.items() if is_there]
         self.outputs = ["logits", "values"]
-        if self.lstm is not None:
+        if network.lstm is not None:
             self.inputs += ["previous_actions", "previous_rewards", "states"]
             self.outputs.append("new_states")
-        for name in ("background", "vector_mean", "vector_deviation"):
-            self.register_buffer(name, getattr(network, name))
-        self.eval().requires_grad_(False)
-
-    background: torch.Tensor
-    vector_mean: torch.Tensor
-    vector_deviation: torch.Tensor
 
     def forward(self, *inputs: torch.Tensor) -> Tensors:
-        given = dict(zip(self.inputs, inputs, strict=True))
-        parts: list[torch.Tensor] = []
-        if self.has_pictures:
-            parts.append((given["observations"].float() - self.background) * PIXEL_SCALE)
-        if self.has_vectors:
-            normalised = (given["vectors"] - self.vector_mean) / self.vector_deviation
-            parts.append(normalised.clamp(-LARGEST_INPUT, LARGEST_INPUT))
-        observed: TorsoInput = parts[0] if len(parts) == 1 else (parts[0], parts[1])
-        features: torch.Tensor = self.torso(observed)
-        new_states: list[torch.Tensor] = []
-        if self.lstm is not None:
-            actions = self.distribution.encode(given["previous_actions"])
-            features = torch.cat([features, actions, given["previous_rewards"].unsqueeze(-1)], dim=-1)
-            features, cell = lstm_step(self.lstm, features, given["states"])
-            new_states.append(torch.stack([features, cell], dim=1))
-        logits = self.policy_head(features)
-        if self.has_masks:
-            logits = masked(logits, given["action_masks"])
-        return logits, self.value_head(features).squeeze(-1), *new_states
+        given, count = dict(zip(self.inputs, inputs, strict=True)), inputs[0].shape[0]
+        vectors = [given[name] for name in ("vectors", "action_masks") if name in given]
+        no_picture, unused = torch.zeros(count, 0, 0, 0, dtype=torch.uint8), torch.zeros(count)
+        output = self.network(
+            NetworkInput(
+                observations=given.get("observations", no_picture)[None],
+                previous_actions=given.get("previous_actions", unused)[None],
+                previous_rewards=given.get("previous_rewards", unused)[None],
+                starts=torch.zeros(1, count, dtype=torch.bool),
+                lstm_state=given.get("states", unused),
+                vectors=torch.cat(vectors, -1)[None] if vectors else None,
+            )
+        )
+        outputs = output.logits[0], output.values[0], output.lstm_state
+        return outputs[: len(self.outputs)]
 
 
-def lstm_step(lstm: nn.LSTM, features: torch.Tensor, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """One LSTM step, written out, because exporters would export the loop over time steps inside `nn.LSTM`."""
-    weights, recurrent, bias, recurrent_bias = (
-        lstm.get_parameter(f"{kind}_l0") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    )
-    hidden, cell = states[:, 0], states[:, 1]
-    gates = nn.functional.linear(features, weights, bias) + nn.functional.linear(hidden, recurrent, recurrent_bias)
-    input_gate, forget_gate, content, output_gate = gates.chunk(4, dim=-1)
-    cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(content)
-    return torch.sigmoid(output_gate) * torch.tanh(cell), cell
+class OneStep(nn.Module):
+    """An LSTM for sequences of one step, because exporters would export the loop over steps inside `nn.LSTM`."""
+
+    def __init__(self, lstm: nn.LSTM) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(lstm.input_size, lstm.hidden_size)
+        self.cell.load_state_dict({name.removesuffix("_l0"): weights for name, weights in lstm.state_dict().items()})
+        self.requires_grad_(False)
+
+    def forward(self, sequence: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, Tensors]:
+        hidden, cell = self.cell(sequence[0], (state[0][0], state[1][0]))
+        return hidden[None], (hidden[None], cell[None])
+
+
+def load_policy(checkpoint: Checkpoint, config: Config) -> tuple[ExportedPolicy, UnrollLayout]:
+    """The checkpoint's policy, in float32, and the layout of its unrolls."""
+    with refusing_foreign_content(checkpoint):
+        # Features that replays compare are no part of the policy.
+        layout = replace(saved_layout(checkpoint.content, config), feature_size=0)
+        network = ActorCritic(config.network, layout, torch.float32)
+        network.load_saved(checkpoint.content["learner"]["network"])
+    return ExportedPolicy(network).eval().requires_grad_(False), layout
 
 
 def random_inputs(network: ActorCritic, layout: UnrollLayout) -> Tensors:
@@ -211,39 +211,19 @@ def random_inputs(network: ActorCritic, layout: UnrollLayout) -> Tensors:
     return tuple(inputs)
 
 
-def reference(network: ActorCritic, inputs: Tensors) -> Tensors:
-    """The outputs of the network itself, called as in training and acting."""
-    count, given = len(inputs[0]), list(inputs)
-    observations = given.pop(0) if network.background.numel() else torch.zeros(count, 0, 0, 0, dtype=torch.uint8)
-    parts = [given.pop(0) for present in (network.vector_mean is not None, network.mask_size) if present]
-    vectors = torch.cat(parts, 1)[None] if parts else None
-    no_actions = torch.zeros_like(
-        network.distribution.most_likely(torch.zeros(count, network.distribution.parameter_count))
-    )
-    actions, rewards, states = given or (no_actions, torch.zeros(count), torch.zeros(count, 2, 0))
-    starts = torch.zeros(1, count, dtype=torch.bool)
-    output = network(NetworkInput(observations[None], actions[None], rewards[None], starts, states, vectors))
-    outputs = output.logits[0], output.values[0], output.lstm_state
-    return outputs if network.lstm is not None else outputs[:2]
-
-
 def as_onnx(policy: ExportedPolicy, inputs: Tensors, metadata: Mapping[str, str]) -> bytes:
     """The policy as ONNX. The run's options in the metadata define how observations are made."""
     count = torch.export.Dim("N")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it names packages that are not needed here
-    with warnings.catch_warnings():
-        # The first warning is about torch's own code. The second says that several inputs share one N, as intended.
-        warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
-        warnings.filterwarnings("ignore", "# The axis name: N will not be used", UserWarning)
-        program = torch.onnx.export(
-            policy,
-            inputs,
-            dynamo=True,
-            input_names=policy.inputs,
-            output_names=policy.outputs,
-            dynamic_shapes=(tuple({0: count} for _ in inputs),),  # one tuple: the policy takes any number of inputs
-            verbose=False,
-        )
+    program = torch.onnx.export(
+        policy,
+        inputs,
+        dynamo=True,
+        input_names=policy.inputs,
+        output_names=policy.outputs,
+        dynamic_shapes=(tuple({0: count} for _ in inputs),),  # one tuple: the policy takes any number of inputs
+        verbose=False,
+    )
     assert program is not None
     model = program.model_proto
     for key, value in metadata.items():
@@ -254,9 +234,7 @@ def as_onnx(policy: ExportedPolicy, inputs: Tensors, metadata: Mapping[str, str]
 
 def as_torchscript(policy: ExportedPolicy, inputs: Tensors) -> bytes:
     buffer = BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
-        torch.jit.save(torch.jit.trace(policy, inputs), buffer)  # type: ignore[no-untyped-call]
+    torch.jit.save(torch.jit.trace(policy, inputs), buffer)  # type: ignore[no-untyped-call]
     return buffer.getvalue()
 
 
@@ -271,13 +249,6 @@ def onnx_function(content: bytes) -> Compute:
         return tuple(torch.from_numpy(array) for array in session.run(None, given))
 
     return compute
-
-
-def torchscript_function(content: bytes) -> Compute:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
-        module = torch.jit.load(BytesIO(content))  # type: ignore[no-untyped-call]
-    return lambda inputs: tuple(module(*inputs))
 
 
 def largest_difference(compute: Compute, inputs: Tensors, expected: Tensors) -> float:

@@ -19,7 +19,7 @@ from evaluation.players import PlayerPool, PlayerProcess
 from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import result_content, write_results
 from evaluation.show_games import show_games
-from machine.capacity import check_processes, usable_cores, usable_memory
+from machine.capacity import bytes_of_processes, check_memory, usable_cores
 from machine.device import choose_precision
 from machine.machine_setup import settle_seed
 from machine.stop_signals import StopSignals
@@ -81,13 +81,13 @@ def make_player(
 ) -> tuple[PlayerProcess, ActorCritic]:
     """What each process of the test does, and the network of the checkpoint, whose weights it needs."""
     slots = slots_for(config.test.test_episode_count)
-    check_processes(processes, slots, usable_memory())
     layout = make_unroll_layout(config, make_environment)
     with refusing_foreign_content(checkpoint):
         check_spaces(checkpoint.content, layout)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
     network = ActorCritic(config.network, layout, precision)
     inference_processes = check_realtime(config, layout, make_environment, processes, slots, precision)
+    check_memory(bytes_of_processes(processes, slots, 0, inference_processes))
     with refusing_foreign_content(checkpoint):
         network.load_saved(checkpoint.content["learner"]["network"])
     if not os.access(checkpoint.run_folder, os.W_OK):

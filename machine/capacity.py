@@ -15,6 +15,8 @@ GROUPS = Path("/sys/fs/cgroup")  # where Linux keeps the limits of containers an
 SHARING = "RL_LEARNERS_HERE"  # environment variable of a learner and its children: how many learners share this machine
 PART_OF_FREE = 0.9  # of the memory; the rest is for networks, activations and other programs
 PROCESS_BYTES, GAME_BYTES = 170 << 20, 2 << 20  # a worker or a player with torch, and each of its games
+INFERENCE_BYTES = 48 << 20  # an inference process, without what it shares with its siblings
+UNROLLS_OF_GAME = 3  # in slots, and those that are being played
 OTHER_FILES, FILES_OF_PROCESS = 256, 4  # open files: of a process itself, and for each child process
 
 
@@ -73,16 +75,24 @@ def allow_processes(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
-def check_processes(count: int, games_each: int, free: int) -> int:
-    """The bytes that `count` workers or players need; UsageError if so many bytes of `free` memory are too little."""
-    each, room = PROCESS_BYTES + games_each * GAME_BYTES, int(PART_OF_FREE * free)
-    if count * each > room:
-        fitting = f"--worker_count={room // each} or fewer, or " if room >= each else ""
-        raise UsageError(
-            f"--worker_count={count} needs {count} × {format_bytes(each)}, more than the {format_bytes(room)} of "
-            f"memory that is free; {fitting}a smaller --envs_per_worker would be right."
-        )
-    return count * each
+def bytes_of_processes(count: int, games_each: int, unroll_bytes: int, inference_processes: int = 0) -> int:
+    """What `count` workers or players need, each with so many games and inference processes."""
+    games = games_each * (GAME_BYTES + UNROLLS_OF_GAME * unroll_bytes)
+    return count * (PROCESS_BYTES + games + inference_processes * INFERENCE_BYTES)
+
+
+def check_memory(of_processes: int, of_replays: int = 0, learners: int = 1) -> None:
+    """UsageError if processes and replays need more bytes than are free: an equal part of them for each learner."""
+    room = int(PART_OF_FREE * usable_memory()) // learners
+    if of_processes + of_replays <= room:
+        return
+    remedy = "a smaller --worker_count, --envs_per_worker or --inference_processes"
+    if of_replays > of_processes:
+        remedy = "a smaller capacity in --replay_parameters, or --use_replay_compression,"
+    raise UsageError(
+        f"the processes of this run need {format_bytes(of_processes)} of memory and its full replays "
+        f"{format_bytes(of_replays)}, more than the {format_bytes(room)} that are free; {remedy} would be right."
+    )
 
 
 def format_bytes(nbytes: int) -> str:

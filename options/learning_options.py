@@ -22,7 +22,6 @@ from options.rules import (
     whole,
 )
 
-FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
 PICTURE_NETWORKS = (
     *("nature", "nature_norm", "nature_small", "impala_shallow", "impala_deep", "conv3", "small_conv", "tiny_conv"),
 )
@@ -185,12 +184,6 @@ class LossOptions(Options):
         "IMPACT: how far the ratio to the target policy may go from 1 before it is clipped (ε).",
         IMPACT,
     )
-    impact_rho: float = option(
-        2.0,
-        between(1, 100_000),
-        "IMPACT: upper bound of the ratio of the acting policy to the target policy (ρ).",
-        IMPACT,
-    )
     impact_uses: int = option(
         2, whole(1, 1000), "IMPACT: how often each batch of fresh unrolls is used (K).", IMPACT, A_QUEUE
     )
@@ -240,14 +233,16 @@ class OptimizerOptions(Options):
     lr_warmup_updates: int = option(
         300, whole(0), "First updates, at most a tenth of all, over which the learning rate rises to its schedule."
     )
-    rmsprop_alpha: float = option(0.99, FRACTION_BELOW_ONE, "RMSProp: decay of the mean square.", RMSPROP)
+    rmsprop_alpha: float = option(
+        0.99,
+        Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1),
+        "RMSProp: decay of the mean square.",
+        RMSPROP,
+    )
     rmsprop_eps: float = option(1e-5, above(0), "RMSProp: constant added to the divisor.", RMSPROP)
-    adam_beta1: float = option(0.9, FRACTION_BELOW_ONE, "Adam: decay of the mean.", ADAM)
-    adam_beta2: float = option(0.999, FRACTION_BELOW_ONE, "Adam: decay of the mean square.", ADAM)
     adam_eps: float = option(1e-5, above(0), "Adam: constant added to the divisor.", ADAM)
     gradient_clip_by_norm_threshold: float = option(
         0.5, at_least(0), "Maximum norm of the gradient. 0: no clipping.", aliases=("max_grad_norm",)
     )
     lr_scheduler_steps: int = option(0, whole(0), "Updates until lr_end_value is reached. 0: all planned updates.")
     lr_end_value: float = option(0.0, between(0, 100), "Learning rate at the end of the schedule.")
-    lr_power: float = option(1.0, above(0), "Exponent of the learning rate decay. 1: linear.")

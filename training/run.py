@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 
 from agents.learner import Learner
@@ -18,9 +19,11 @@ from learners.agreement import Agreement, GroupAgreement
 from learners.group import LearnerGroup, OneLearner, agreed
 from learners.rank import tell_folder
 from learners.shares import folder_of, parent_of, part_of, use_own_cores
+from machine.capacity import bytes_of_processes, check_memory, format_bytes
 from machine.machine_setup import Machine, prepare_machine, settle_seed
 from machine.stop_signals import StopSignals
 from option_flags import Config
+from options.learning_options import ONCE
 from options.rules import UsageError
 from replay.mix import Mix
 from replay.unroll_layout import UnrollLayout
@@ -31,15 +34,14 @@ from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.inherited_options import check_playable, check_resumable
 from run_files.run_folder import CHECKPOINTS, CONFIG, create_run_folder, write_json
 from training.action_timing import make_timing
-from training.memory_budget import plan_memory
 from training.progress import Progress
 from training.resume import Resume, load_weights, plan_resume, plan_updates
 from workers.actors import Actors
-from workers.delayed_rollout import rounds_behind
-from workers.realtime.timing import check_realtime, open_unrolls
+from workers.realtime.timing import check_realtime
 from wrappers.environment import EnvironmentSpec, MakeWatchedEnvironment
 
 OF_PICTURES = ("frames_stacked", "grayscaling_frames", "frame_scale_resolution", "largest_pixel")
+COMPRESSED = 0.04  # of the bytes of pictures in compressed replays; 0.02 to 0.05 in games of Atari
 
 Status = Literal["running", "finished", "stopped", "failed"]
 
@@ -138,17 +140,33 @@ def plan_processes(run: Run) -> list[str]:
 
     Returns lines for the user.
     """
-    part, layout, machine, make_environment = run.part, run.layout, run.machine, run.make_environment
-    workers, environments = machine.worker_count, part.workers.envs_per_worker
-    processes = check_realtime(part, layout, make_environment, workers, environments, machine.worker_precision)
-    run.machine = replace(machine, inference_processes=processes)
-    unrolls = workers * machine.slots_per_worker * environments
-    unrolls += open_unrolls(processes, layout.unroll_length, workers, environments)
-    if not layout.real_time and layout.delayed_actions:
-        unrolls += (1 + rounds_behind(run.config.environment, layout.unroll_length)) * workers * environments
-    memory = plan_memory(part, layout, make_environment, unrolls)
-    memory.check(workers, environments, run.rank.local_size)
-    return memory.described()
+    part, layout, machine = run.part, run.layout, run.machine
+    workers, games = machine.worker_count, part.workers.envs_per_worker
+    inference = check_realtime(part, layout, run.make_environment, workers, games, machine.worker_precision)
+    run.machine = replace(machine, inference_processes=inference)
+    of_replays, lines = memory_of_replays(part, layout)
+    check_memory(bytes_of_processes(workers, games, layout.nbytes, inference), of_replays, run.rank.local_size)
+    return lines
+
+
+def memory_of_replays(config: Config, layout: UnrollLayout) -> tuple[int, list[str]]:
+    """The bytes of full replays, and a line about them for the head of a run; none for queues alone.
+
+    That of compressed replays is a guess.
+    """
+    options, uses = config.replay, config.batch_uses
+    sizes = {True: 0, False: 0}  # unrolls in queues, and in the others
+    for entry, share in zip(options.replays, options.shares, strict=True):
+        sizes[entry.type == "queue"] += max(entry.capacity, share)
+    if uses != ONCE:
+        sizes[True] += uses.slots * sum(options.queue_shares)
+    each, compressed = layout.nbytes, options.use_replay_compression
+    if compressed:
+        pictures = (layout.frame_stack + layout.unroll_length) * int(np.prod(layout.frame_shape))
+        each -= int((1 - COMPRESSED) * pictures)
+    needed, unrolls = sizes[True] * layout.nbytes + sizes[False] * each, sum(sizes.values())
+    size = f"about {format_bytes(needed)} compressed" if compressed else format_bytes(needed)
+    return needed, [f"replays: {unrolls:,} unrolls, {size}"] if sizes[False] else []
 
 
 def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.distributions import Categorical, DiagonalGaussian, PolicyDistribution, one_choice
-from agents.impact import Surrogate, impact_terms, surrogate
+from agents.impact import RHO, Surrogate, impact_terms, surrogate
 from agents.learner import Learner
 from agents.losses import Judged
 from agents.network import NetworkOutput
@@ -43,9 +43,7 @@ from tests.agents.slow_versions import (
 )
 from tests.agents.test_vtrace import random_steps
 
-IMPACT = dataclasses.replace(
-    ALL_TERMS, loss="impact", impact_epsilon=0.1, impact_rho=1.5, impact_target_period=3, use_kl_mask=False
-)
+IMPACT = dataclasses.replace(ALL_TERMS, loss="impact", impact_epsilon=0.1, impact_target_period=3, use_kl_mask=False)
 EVERYWHERE = torch.ones(4, 3, dtype=torch.bool)
 
 
@@ -183,7 +181,7 @@ def test_the_loss_holds_for_every_distribution(distribution: PolicyDistribution,
         actions[~mask] = math.nan
     logits.requires_grad_()
     judged = some_judged(distribution, logits, target, behaviour, actions, advantages)
-    loss, figures = impact_terms(rho=1.5, epsilon=0.2)["policy_loss"].sum(judged, mask), judged.figures
+    loss, figures = impact_terms(epsilon=0.2)["policy_loss"].sum(judged, mask), judged.figures
     torch.autograd.backward(loss)
     assert logits.grad is not None and torch.isfinite(logits.grad).all() and not logits.grad[~mask].any()
     total, ratios = 0.0, []
@@ -192,8 +190,8 @@ def test_the_loss_holds_for_every_distribution(distribution: PolicyDistribution,
         divergence = distribution.kl_divergence(target, logits)[mask].mean().item()
     for t, b in mask.nonzero().tolist():
         pi, pi_target, mu = (math.exp(log[t, b]) for log in logs)
-        total += surrogate_objective(pi, pi_target, mu, advantages[t, b].item(), 1.5, 0.2)
-        ratios.append(min(mu / pi_target, 1.5) * pi / mu)
+        total += surrogate_objective(pi, pi_target, mu, advantages[t, b].item(), RHO, 0.2)
+        ratios.append(min(mu / pi_target, RHO) * pi / mu)
     assert loss.item() == pytest.approx(-total, rel=1e-4)
     assert figures["kl_target"].item() == pytest.approx(divergence, rel=1e-5)
     assert figures["ratio_target"].item() == pytest.approx(np.mean(ratios), rel=1e-4)
@@ -277,7 +275,7 @@ def slow_terms(
             continue
         (pi, target, mu), (p, p_target, p_mu) = policies[t, b]
         advantage = gae_advantage(steps, t, b, options.rho_const, options.c_const, options.trace_lambda)
-        objective = surrogate_objective(p, p_target, p_mu, advantage, options.impact_rho, options.impact_epsilon)
+        objective = surrogate_objective(p, p_target, p_mu, advantage, RHO, options.impact_epsilon)
         error = float(target_values[t, b]) + advantage - float(values[t, b])
         sums["policy_loss"] -= options.policy_gradient_loss_weight * objective
         sums["value_loss"] += options.value_loss_weight * 0.5 * error**2

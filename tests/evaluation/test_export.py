@@ -16,7 +16,6 @@ from evaluation import export
 from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import find_checkpoint, write_checkpoint
-from tests.agents.networks import picture_network
 from tests.run_files.some_checkpoint import some_content, some_learner
 from wrappers.make_environment import make_environment
 
@@ -92,7 +91,7 @@ def test_a_policy_that_differs_from_the_network_is_not_written(tmp_path: Path, m
 
     def with_another_bias(policy: export.ExportedPolicy, inputs: export.Tensors) -> bytes:
         network = copy.deepcopy(policy)
-        network.value_head.bias.data.add_(1e-4)
+        network.network.value_head.bias.data.add_(1e-4)
         return as_torchscript(network, inputs)
 
     monkeypatch.setattr(export, "as_torchscript", with_another_bias)
@@ -118,25 +117,6 @@ def test_the_largest_difference_is_relative_to_the_largest_number_and_looks_at_a
     assert difference(lambda x: x * 1.5) == pytest.approx(0.5 * largest / unit)
     assert difference(lambda x: x + (1.0 if len(x) == 1 else 0.0)) == pytest.approx(1.0 / unit)
     assert math.isnan(difference(lambda x: x * math.nan))
-
-
-@pytest.mark.parametrize("lstm_size", [0, 16])
-def test_the_exported_step_equals_the_networks_step(lstm_size: int) -> None:
-    torch.manual_seed(1)
-    network = picture_network("impala_shallow", (4, 84, 84), 6, lstm_size)
-    torch.nn.init.uniform_(network.background, 0, 255)
-    count = 5
-    inputs: tuple[torch.Tensor, ...] = (torch.randint(0, 256, (count, 4, 84, 84), dtype=torch.uint8),)
-    if lstm_size:
-        for parameter in network.lstm.parameters() if network.lstm else ():
-            torch.nn.init.normal_(parameter, std=0.1)
-        inputs += (torch.tensor([-1, 0, 5, 2, 3]), torch.randn(count), torch.randn(count, 2, lstm_size))
-    expected = export.reference(network, inputs)
-    policy = export.ExportedPolicy(network)
-    found = policy(*inputs)
-    assert len(found) == len(policy.outputs) == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
 def test_errors_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_texts_refuse_unknown_words() -> None:
         ("gamma", [0, 1], [-0.01, 1.01]),
         ("trace_lambda", [0, 1], [-0.01, 1.5]),
         ("lr", [1e-9], [0, 10**400]),
-        ("adam_beta1", [0, 0.999], [1, -0.1]),
+        ("rmsprop_alpha", [0, 0.999], [1, -0.1]),
         ("gradient_clip_by_norm_threshold", [0, 40], [-0.5]),
         ("device", ["cpu", "mps", "cuda", "cuda:0"], ["gpu", "cuda:", "cuda:x", "CPU"]),
         (

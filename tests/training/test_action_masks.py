@@ -87,7 +87,7 @@ def test_what_is_masked_is_never_played(tmp_path: Path, factors: int, source: st
 def test_the_exported_policy_takes_the_mask(tmp_path: Path) -> None:
     folder = masked_run(tmp_path, 0, "info", environment_max_steps=400)
     export.export(find_checkpoint(str(folder)), tmp_path / "export")
-    compute = export.torchscript_function((tmp_path / "export" / "policy.pt").read_bytes())
+    compute = export.onnx_function((tmp_path / "export" / "policy.onnx").read_bytes())
     mask = torch.zeros(3, CHOICES)
     mask[:, 7] = 1
     logits = compute((torch.rand(3, CHOICES), mask))[0]

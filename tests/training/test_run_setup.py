@@ -142,7 +142,7 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
     [
         ({"replay_parameters": HALF_REPLAYED, "training_fill_in_factor": 0.3}, None),
         ({"policy_cloning_loss_weight": 1.0}, "a replay besides queues"),
-        ({"impact_rho": 3.0}, "--loss=impact"),
+        ({"impact_epsilon": 0.1}, "--loss=impact"),
         ({"loss": "impact", "impact_uses": 1, "impact_batches": 5}, None),
         ({"loss": "impact", "impact_uses": 1, "impact_batches": 5, "impact_target_period": 7}, "a second use"),
         ({"lz4_compression_level": 3}, "--use_replay_compression or --cluster"),
@@ -189,25 +189,6 @@ def test_the_head_names_the_network_and_the_precision_that_are_used(tmp_path: Pa
     assert lines[0].startswith("CartPole-v1, sees 4 numbers, 2 actions, seed ")
     assert " in float32 with " in lines[1]
     assert lines[2].endswith("; mlp, 100 updates planned")
-
-
-def test_memory_is_planned_for_the_unrolls_that_wait_for_the_effect_of_their_actions(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    planned: list[int] = []
-
-    def plan(part: Config, layout: UnrollLayout, make: Any, unrolls_in_slots: int) -> None:
-        planned.append(unrolls_in_slots)
-        raise UsageError("this is enough")
-
-    monkeypatch.setattr(run_module, "plan_memory", plan)
-    small = {"env": "PongNoFrameskip-v4", "worker_count": 1, "envs_per_worker": 3, "r_f_steps": 10}
-    for interaction, delay in (("turns", 0), ("asynchronous", 0), ("asynchronous", 4 * 25), ("sequential", 4 * 25)):
-        flags = {**small, "interaction": interaction, "action_delay": delay}
-        with pytest.raises(UsageError, match="enough"):
-            set_up_run(Config.from_flags(flags), make_environment, None)
-    waits, at_once, late, one_behind = planned
-    assert [at_once - waits, late - waits, one_behind - waits] == [3, 12, 6], "25 steps are part of three more unrolls"
 
 
 @pytest.mark.parametrize(

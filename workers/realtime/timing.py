@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from agents.acting import Actor
 from agents.network import ActorCritic
-from machine.capacity import PART_OF_FREE, format_bytes, usable_cores, usable_memory
+from machine.capacity import usable_cores
 from option_flags import Config, RealtimeOptions
 from options.rules import UsageError, shown
 from replay.unroll_layout import UnrollLayout
@@ -34,7 +34,6 @@ WANTED = (
 QUANTILES = 1000  # times that stand for a distribution
 MEASURED_FRAMES, MEASURED_PARTS = 60, 5  # frames in each part; the fastest part counts
 MEASURED_INFERENCES = 30
-PROCESS_BYTES = 48 << 20  # of an inference process, without what it shares with its siblings
 MOST_OF_CORES = 0.9  # what games and inferences may take of them
 
 
@@ -107,7 +106,7 @@ def check_realtime(
 ) -> int:
     """The number of inference processes of each of these workers or players with so many games; 0 without real time.
 
-    UsageError if the machine cannot hold the frame rate, or has too little memory for the processes.
+    UsageError if the machine cannot hold the frame rate.
     """
     if not config.environment.in_real_time:
         return 0
@@ -134,7 +133,6 @@ def check_realtime(
             f"--fps={options.fps:g} is more than this machine can hold: {workers} × {games} games in {usable_cores()} "
             f"cores reach {_rounded_down(most)} frames a second; {remedy} would be right."
         )
-    check_memory(processes, workers)
     return processes
 
 
@@ -146,23 +144,6 @@ def highest_rate(game_seconds: float, inference_seconds: float, inference_cores:
     """
     most = max(cores / (game_seconds + inference_seconds), (cores - inference_cores) / game_seconds)
     return min(MOST_OF_CORES / game_seconds, most)  # it plays its games in one core
-
-
-def open_unrolls(processes: int, unroll_length: int, workers: int, games: int) -> int:
-    """How many unrolls all workers keep: until their actions have had their effect, and then until there is a slot."""
-    return (3 + 2 * (processes // unroll_length)) * workers * games if processes else 0
-
-
-def check_memory(processes: int, workers: int) -> None:
-    """UsageError if the inference processes do not fit into the free memory."""
-    room = int(PART_OF_FREE * usable_memory())
-    if processes * workers * PROCESS_BYTES > room:
-        fitting = room // PROCESS_BYTES // workers
-        remedy = f"--inference_processes={fitting} or fewer" if fitting else "fewer workers"
-        raise UsageError(
-            f"--inference_processes={processes} for each of {workers} workers needs {format_bytes(PROCESS_BYTES)} for "
-            f"each process, more than the {format_bytes(room)} of memory that is free; {remedy} would be right."
-        )
 
 
 def seconds_per_frame(config: Config, make_environment: MakeEnvironment) -> float:

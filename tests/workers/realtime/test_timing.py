@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from agents.spaces import make_unroll_layout
-from machine.capacity import PART_OF_FREE
 from option_flags import Config
 from options.rules import UsageError
 from workers.realtime import timing
-from workers.realtime.timing import MOST_OF_CORES, check_memory, check_realtime, highest_rate, open_unrolls
+from workers.realtime.timing import MOST_OF_CORES, check_realtime, highest_rate
 from wrappers.atari import make_atari
 
 SMALL = {"interaction": "realtime", "frame_scale_resolution": "36,36"}
@@ -121,19 +120,3 @@ def test_the_sentence_names_what_the_machine_can_hold(monkeypatch: pytest.Monkey
 def test_the_highest_rate(games: float, inference: float, inference_cores: float, cores: float, rate: float) -> None:
     assert MOST_OF_CORES == 0.9
     assert highest_rate(games, inference, inference_cores, cores) == pytest.approx(rate)
-
-
-def test_more_processes_than_fit_into_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = timing.PROCESS_BYTES * 10 / PART_OF_FREE
-    monkeypatch.setattr(timing, "usable_memory", lambda: int(room) + 1)
-    check_memory(5, workers=2)
-    with pytest.raises(UsageError, match="--inference_processes=5 or fewer"):
-        check_memory(6, workers=2)
-    with pytest.raises(UsageError, match="fewer workers"):
-        check_memory(1, workers=11)
-
-
-def test_more_processes_keep_more_unrolls_open() -> None:
-    assert open_unrolls(0, 20, 2, 8) == 0
-    assert open_unrolls(1, 20, 2, 8) == 48
-    assert open_unrolls(300, 20, 2, 8) == 33 * 16
