@@ -90,9 +90,9 @@ def run_sweep(arguments: Sequence[str], program: Path) -> int:
 def plan_search(definition: object, given: Mapping[str, Any], in_file: Mapping[str, Any]) -> Sweep:
     if importlib.util.find_spec("optuna") is None:
         raise UsageError('a sweep with "search" needs the package optuna; run pip install optuna.')
-    from sweeps.search_plan import plan_search
+    from sweeps import search
 
-    return plan_search(definition, given, in_file)
+    return search.plan_search(definition, given, in_file)
 
 
 def connect(own: SweepOptions, sweep: Sweep, program: Path, print_line: Callable[[str], None]) -> Places:

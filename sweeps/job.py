@@ -15,7 +15,6 @@ from typing import Any, BinaryIO
 from option_flags import Config
 from options.command_line import flag_words
 from options.rules import UsageError
-from run_files.metrics import METRICS
 from run_files.run_folder import CHECKPOINTS, JOB_LOG, newest_first, run_folders
 
 # A run saves and ends when its sweep is killed: Linux then sends it SIGTERM (prctl's PR_SET_PDEATHSIG is 1). A SIGUSR1
@@ -95,10 +94,6 @@ def start_words(parent: Path | str | None) -> list[str]:
 def resumable(job_folder: Path) -> Path | None:
     """The run folder to continue from. A run that continues another one begins with its parent's checkpoint."""
     return next((folder for folder in run_folders(job_folder) if newest_first(folder / CHECKPOINTS)), None)
-
-
-def has_reports(job_folder: Path) -> bool:
-    return any(path.stat().st_size for path in job_folder.glob(f"*/{METRICS}"))
 
 
 def progress(job_folder: Path, config: Config) -> tuple[int, bool]:

@@ -50,6 +50,7 @@ RESERVED = {  # flags that a sweep sets itself
     "cluster": "--cluster of multi_train.py is for the whole sweep",
     "results_dir": "--sweep_dir sets the folder of a sweep and all its runs",
 }
+NOT_SHARED = {**RESERVED, "seed": 'the sweep\'s "seeds" lists them'}
 
 
 class Sweep:
@@ -120,36 +121,30 @@ def read_sweep(path: Path) -> object:
         raise UsageError(f"--sweep={path} must be a JSON file: {error}.") from None
 
 
-def plan_sweep(definition: object, given: Mapping[str, Any], in_file: Mapping[str, Any] | None = None) -> Sweep:
+def plan_sweep(definition: object, given: Mapping[str, Any], in_file: Mapping[str, Any] = {}) -> Sweep:
     """All runs: each of `runs`, with each point of `grid`, with each of `seeds`.
 
     The flags `given` on the command line beat those of the definition. Those of the flag file on the command line,
     `in_file`, beat only the `flags` of the definition. A UsageError says what is wrong.
     """
-    in_file = in_file or {}
     defaults: dict[str, Any] = {"name": "sweep", "flags": {}, "runs": [{}], "grid": {}, "seeds": [1]}
     described = defaults | checked_keys("the sweep", definition, KEYS)
-    check_given({**in_file, **given})
-    runs: list[SweepRun] = []
+    for_all = {**in_file, **given}
+    refuse_flags(for_all, "on the command line", RESERVED)
     variants = _variants(described["runs"], described["grid"])
-    own = {*described["flags"], *(name for _, overrides in variants for layer in overrides for name in layer)}
-    refuse_flags(own)
-    seed_given = {**in_file, **given}.get("seed")
-    seeds = described["seeds"] if seed_given is None else [seed_given]
-    for (name, overrides), seed in itertools.product(variants, seeds):
-        flags = merged_flags(described["flags"], in_file, *overrides, given, {"seed": seed})
-        runs.append(checked_run(f"{name}_seed{seed}", flags))
+    for layer in (described["flags"], *(layer for _, overrides in variants for layer in overrides)):
+        refuse_flags(layer)
+    seeds = described["seeds"] if for_all.get("seed") is None else [for_all["seed"]]
+    runs = [
+        checked_run(f"{name}_seed{seed}", merged_flags(described["flags"], in_file, *overrides, given, {"seed": seed}))
+        for (name, overrides), seed in itertools.product(variants, seeds)
+    ]
     for first, second in itertools.combinations(runs, 2):
-        if first.name == second.name:
+        if first.name == second.name or first.config == second.config:
             raise UsageError(
-                f"two of the sweep's runs would have the name {first.name}; each value only once in its list, or an "
-                'object of "runs" by name, would be right.'
-            )
-        if first.config == second.config:
-            both = ", ".join(f"--{name}" for name in given if name in own) or "a flag file"
-            raise UsageError(
-                f"the sweep's runs {first.name} and {second.name} are the same; runs that differ in a flag would be "
-                "right" + (f", without {both} on the command line, which is for all of them." if given else ".")
+                f"the sweep's runs {first.name} and {second.name} have the same name or the same flags; each value "
+                'once in its list, an object of "runs" by name, and no flag of the grid on the command line, which is '
+                "for all runs, would be right."
             )
     return Sweep(described["name"], runs)
 
@@ -164,21 +159,13 @@ def checked_keys(subject: str, entry: object, rules: Mapping[str, Rule]) -> dict
     return {key: rules[key].checked(f'the "{key}" of {subject}', value) for key, value in entry.items()}
 
 
-def check_given(given: Mapping[str, Any]) -> None:
-    """Raise a UsageError if the command line sets a flag that the sweep sets itself, or sets no seed."""
-    for name, reason in RESERVED.items():
-        if name in given:
-            raise UsageError(f"--{name} has no meaning here: {reason}; leave it out.")
-    if "seed" in given and given["seed"] is None:
-        raise UsageError("--seed=unset has no meaning here: runs are named by their seeds; --seed=1 would be right.")
-
-
-def refuse_flags(names: Iterable[str], where: str = "the sweep's flags") -> None:
-    """Raise a UsageError if one of these flags of a definition is set in another way."""
-    reasons = {**RESERVED, "seed": 'the sweep\'s "seeds" lists them'}
+def refuse_flags(
+    names: Iterable[str], where: str = "among the sweep's flags", reasons: Mapping[str, str] = NOT_SHARED
+) -> None:
+    """Raise a UsageError if one of these flags has a reason not to be there."""
     for name in names:
         if name in reasons:
-            raise UsageError(f"{name} must not be among {where}: {reasons[name]}; leave it out.")
+            raise UsageError(f"{name} must not be {where}: {reasons[name]}; leave it out.")
 
 
 def merged_flags(*layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,7 +179,7 @@ def merged_flags(*layers: Mapping[str, Any]) -> dict[str, Any]:
             rule = declared(FlagFile)["flagfile"].metadata["rule"]
             path = rule.checked("the sweep's flagfile", layer["flagfile"])
             in_file = flags_of_file(path, OPTIONS)
-            refuse_flags(in_file, f"the flags of the sweep's flagfile {path}")
+            refuse_flags(in_file, f"among the flags of the sweep's flagfile {path}")
             flags |= in_file
         flags |= {name: as_text(value) for name, value in layer.items() if name != "flagfile"}
     return flags
@@ -215,12 +202,6 @@ def checked_run(name: str, flags: dict[str, Any]) -> SweepRun:
 def _variants(runs: Any, grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, tuple[dict[str, Any], dict[str, Any]]]]:
     """The name of every run without its seed; its own flags, and its point of the grid."""
     named = [*runs.items()] if isinstance(runs, dict) else [(_label(overrides), overrides) for overrides in runs]
-    for name in runs if isinstance(runs, dict) else ():
-        if _as_folder(name) != name:
-            raise UsageError(
-                f'the sweep\'s "runs" has the name {json.dumps(name)}, which is no name of a folder; at most '
-                f"{LONGEST_NAME} letters, digits and . _ = + - would be right."
-            )
     variants = []
     for (name, overrides), values in itertools.product(named, itertools.product(*grid.values())):
         point = dict(zip(grid, values, strict=True))

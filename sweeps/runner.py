@@ -8,8 +8,8 @@ from pathlib import Path
 
 from machine.stop_signals import SAME_SIGNAL_SECONDS, StopSignals
 from run_files.metrics import NewLines, last_lines
-from run_files.run_folder import JOB_LOG
-from sweeps.job import Job, Places, has_reports, progress, resumable
+from run_files.run_folder import JOB_LOG, report_of_job
+from sweeps.job import Job, Places, progress, resumable
 from sweeps.plan import Sweep
 from sweeps.state import DONE, ENDED, FAILED, PRUNED, RUNNING, STOPPED, SweepRun, SweepState
 from sweeps.table import write_table
@@ -184,7 +184,7 @@ class SweepRunner:
 
     def _give_up_if_all_fail(self, run: SweepRun) -> None:
         """Start no further run if the latest ones failed at once: whatever ended them would end the others too."""
-        failed_at_once = self._status(run) == FAILED and not has_reports(self._job_folder(run))
+        failed_at_once = self._status(run) == FAILED and report_of_job(self._job_folder(run)) is None
         self._failed_starts = self._failed_starts + 1 if failed_at_once else 0
         if self._failed_starts >= MOST_FAILED_STARTS and not self._gave_up:
             self._gave_up = True

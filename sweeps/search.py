@@ -1,31 +1,128 @@
-"""A search: Optuna chooses the flags of each run. Imported only for a sweep with "search": the package is optional."""
+"""A search: the ranges of its flags, from which Optuna chooses those of each run. Imported only for a sweep with "search":
+the package is optional."""
 
 import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from machine.program import command_of
-from option_flags import Config
-from options.command_line import flag_words
-from options.rules import UsageError
+from option_flags import OPTIONS, Config
+from options.command_line import flag_words, unknown_flag
+from options.rules import SWITCH, Rule, UsageError, between, one_of, shown, whole
 from reports.number_format import number
 from run_files.run_folder import report_of_job
-from sweeps.plan import Sweep, checked_run, merged_flags
+from sweeps.plan import FLAGS, NAME, RESERVED, Sweep, as_text, checked_keys, checked_run, merged_flags, refuse_flags
 from sweeps.state import DONE, PRUNED, SweepRun, SweepState
+
+Range: TypeAlias = FloatDistribution | IntDistribution | CategoricalDistribution
 
 OBJECTIVE = "return_mean"  # of the last report
 STUDY, STUDY_FILE = "search", "optuna.log"  # in the folder of the sweep
-ERROR = "error"  # attribute of a trial whose values main.py refuses together
+
+SEARCH_KEYS = {
+    "name": NAME,
+    "flags": FLAGS,
+    "search": Rule(dict, 'be an object of ranges, such as {"lr": {"low": 1e-4, "high": 1e-3, "log": true}}', bool),
+    "trials": whole(1),
+    "sampler": Rule(dict, 'be an object, such as {"type": "tpe"}'),
+    "pruner": Rule(dict, 'be an object, such as {"type": "median"}'),
+    "seeds": Rule(
+        list,
+        "be a list of one whole number, such as [1]; train the best flags with more seeds afterwards",
+        lambda seeds: len(seeds) == 1 and type(seeds[0]) is int and seeds[0] >= 0,
+    ),
+}
+SAMPLER_KEYS = {"type": one_of("tpe", "random"), "startup_trials": whole(1), "seed": whole(0, 2**32 - 1)}
+PRUNER_KEYS = {
+    "type": one_of("median", "percentile", "none"),
+    "percentile": between(0, 100),
+    "startup_trials": whole(0),
+    "warmup_steps": whole(0),
+    "interval_steps": whole(1),
+}
+CHOICES = Rule(list, "be a list with at least one value", bool)
+NOT_SEARCHED = {
+    **RESERVED,
+    "env": "returns of different games cannot be compared",
+    "environment_max_steps": "returns after different numbers of steps cannot be compared",
+    "stop_at_return": "returns that end runs cannot be compared",
+    "stop_at": "runs with different ends cannot be compared",
+    "seed": "a search would choose the luckiest seed",
+    "flagfile": 'its place is among "flags"',
+}
+
+
+def plan_search(definition: object, given: Mapping[str, Any], in_file: Mapping[str, Any] = {}) -> "Search":
+    """The checked search. Flags take precedence as in `plan_sweep`. Raises a UsageError."""
+    defaults: dict[str, Any] = {"name": "search", "flags": {}, "trials": 20, "sampler": {}, "pruner": {}, "seeds": [1]}
+    described = defaults | checked_keys("the sweep", definition, SEARCH_KEYS)
+    sampler = checked_keys('the sweep\'s "sampler"', described["sampler"], SAMPLER_KEYS)
+    pruner = checked_keys('the sweep\'s "pruner"', described["pruner"], PRUNER_KEYS)
+    for_all = {**in_file, **given}
+    refuse_flags(for_all, "on the command line", RESERVED)
+    refuse_flags(described["flags"])
+    on_line = dict.fromkeys(given, "the command line sets it, for all runs")
+    refuse_flags(described["search"], 'in the sweep\'s "search"', {**on_line, **NOT_SEARCHED})
+    seed = described["seeds"][0] if for_all.get("seed") is None else for_all["seed"]
+    flags = merged_flags(described["flags"], in_file, given, {"seed": seed})
+    space = {name: _distribution(name, entry) for name, entry in described["search"].items()}
+    configs = _with_first_and_last_values(flags, space)
+    run = configs[-1].run
+    steps = {"warmup_steps": run.environment_max_steps // 5, "interval_steps": max(1, run.environment_max_steps // 20)}
+    complete = {
+        **described,
+        "sampler": {"type": "tpe", "startup_trials": 10, "seed": seed, **sampler},
+        "pruner": {"type": "median", "percentile": 25.0, "startup_trials": 5, **steps, **pruner},
+        # When a run ends must stay too, or the returns of old and new trials could not be compared.
+        "ends": {name: getattr(run, name) for name in ("environment_max_steps", "stop_at_return", "stop_at")},
+    }
+    return Search(complete, flags, space, configs)
+
+
+def _distribution(name: str, entry: object) -> Range:
+    """The range of one flag; the flag's own rule checks its ends."""
+    subject = f'{name} in the sweep\'s "search"'
+    if name not in OPTIONS:
+        raise UsageError(f'the sweep\'s "search": {unknown_flag(name, OPTIONS)}')
+    rule: Rule = OPTIONS[name].metadata["rule"]
+    if rule.kind not in (int, float) or (isinstance(entry, dict) and "choices" in entry):
+        choices = checked_keys(subject, entry, {"choices": CHOICES}).get("choices", [])
+        return CategoricalDistribution([rule.checked(subject, as_text(choice)) for choice in choices])
+    step = Rule(rule.kind, "be a number")
+    values = checked_keys(subject, entry, {"low": rule, "high": rule, "log": SWITCH, "step": step})
+    try:
+        return FloatDistribution(**values) if rule.kind is float else IntDistribution(**values)
+    except (TypeError, ValueError) as error:  # an end is missing, or Optuna refuses the range
+        raise UsageError(f'{subject} must be a range from "low" to "high", not {shown(entry)} ({error}).') from None
+
+
+def _with_first_and_last_values(flags: Mapping[str, Any], space: Mapping[str, Range]) -> list[Config]:
+    """The configurations of a run with the first and of one with the last value of each range.
+
+    Values that are wrong only together are found when a trial has them, but one of these two must be right.
+    """
+    ends = {name: one.choices if isinstance(one, CategoricalDistribution) else (one.low, one.high)
+            for name, one in space.items()}  # fmt: skip
+    configs, errors = [], []
+    for place, which in ((0, "first"), (-1, "last")):
+        values = {name: of_flag[place] for name, of_flag in ends.items()}
+        try:
+            configs.append(checked_run(f"with the {which} value of each range", {**flags, **values}).config)
+        except UsageError as error:
+            errors.append(error)
+    if not configs:
+        raise errors[0]
+    return configs
 
 
 class Search(Sweep):
@@ -40,11 +137,12 @@ class Search(Sweep):
         self,
         definition: Mapping[str, Any],  # checked and complete
         flags: Mapping[str, Any],  # of all trials
-        space: Mapping[str, BaseDistribution],
+        space: Mapping[str, Range],
         configs: Sequence[Config],
     ) -> None:
         super().__init__(definition["name"], [], configs)
-        self.definition, self.flags, self.space = definition, flags, dict(space)
+        self.definition, self.flags = definition, flags
+        self.space: dict[str, BaseDistribution] = dict(space)
         self.trials = int(definition["trials"])
         self._refused: dict[str, str] = {}  # the errors of trials that were not started, by name
         self._reached: dict[str, int] = {}  # agent steps of the last value that Optuna has, by the name of the run
@@ -93,18 +191,16 @@ class Search(Sweep):
 
     def _run_of(self, trial: FrozenTrial) -> SweepRun | None:
         """The run of a trial, which is remembered. None if its values are refused, or were not all drawn in a kill."""
-        name, error = f"trial_{trial.number:03d}", trial.user_attrs.get(ERROR)
-        if error is None:
-            try:
-                run = checked_run(name, merged_flags(self.flags, {key: trial.params[key] for key in self.space}))
-                self.runs.append(run)
-                return run
-            except (UsageError, LookupError) as why:
-                error = str(why) if isinstance(why, UsageError) else "a kill came while its values were drawn"
-                self._trial(trial.number).set_user_attr(ERROR, error)
+        name = f"trial_{trial.number:03d}"
+        try:
+            run = checked_run(name, merged_flags(self.flags, {key: trial.params[key] for key in self.space}))
+        except (UsageError, LookupError) as why:
+            self._refused[name] = str(why) if isinstance(why, UsageError) else "a kill came while its values were drawn"
+            if not trial.state.is_finished():
                 self._study.tell(trial.number, state=TrialState.FAIL)
-        self._refused[name] = error
-        return None
+            return None
+        self.runs.append(run)
+        return run
 
     def _trial(self, number: int) -> Trial:
         study_id = self._storage.get_study_id_from_name(STUDY)

@@ -75,10 +75,9 @@ class SweepState:
         wanted = json.loads(json.dumps(search))
         for key, before in (self.search or wanted).items():
             if wanted[key] != before:
-                changed = ", ".join(name for name in before if before[name] != wanted[key].get(name)) or key
                 raise UsageError(
-                    f"--sweep_dir={self.folder} holds a search with another {changed}; another --sweep_dir, or the "
-                    f"same {changed} as before, would be right."
+                    f'--sweep_dir={self.folder} holds a search with another "{key}"; another --sweep_dir, or what was '
+                    "there before, would be right."
                 )
         self.search = wanted
 

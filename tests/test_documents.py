@@ -23,7 +23,7 @@ from reports.game_scores import GameScoreOptions
 from reports.plot import PlotOptions
 from run_files.run_reader import ARCHIVE, read_histories
 from sweeps.plan import KEYS, plan_sweep, read_sweep
-from sweeps.search_plan import SEARCH_KEYS, plan_search
+from sweeps.search import SEARCH_KEYS, plan_search
 from tests.agents.learners import make_batch, make_learner, reported
 from tests.catch import make_catch
 from tests.options.other_values import OTHER_VALUES

@@ -31,6 +31,7 @@ def save_end(job_folder: Path) -> None:
 
 def report(job_folder: Path) -> None:
     (job_folder / "Game_1").mkdir(exist_ok=True)
+    (job_folder / "Game_1" / "config.json").write_text("{}")
     (job_folder / "Game_1" / "metrics.jsonl").write_text('{"agent_steps": 10, "seconds": 1.0}\n')
 
 

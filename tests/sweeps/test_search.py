@@ -174,12 +174,12 @@ def test_another_search_needs_another_folder(tmp_path: Path, capsys: pytest.Capt
     capsys.readouterr()
     others: dict[str, dict[str, Any]] = {
         "search": {"search": {**RANGES, "gamma": {"low": 0.9, "high": 0.99}}},
-        "startup_trials, type": {"sampler": {"type": "random"}},
-        "stop_at_return": {"flags": {"stop_at_return": 100}},
+        "sampler": {"sampler": {"type": "random"}},
+        "ends": {"flags": {"stop_at_return": 100}},
     }
     for changed, other in others.items():
         assert run_sweep(command(folder, definition(trials=1, **other))) == 2
-        assert f"holds a search with another {changed}" in capsys.readouterr().err
+        assert f'holds a search with another "{changed}"' in capsys.readouterr().err
     assert run_sweep(command(folder, {"runs": {"a": {}}})) == 2
     assert "holds a search; another --sweep_dir" in capsys.readouterr().err
 
