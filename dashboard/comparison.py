@@ -16,7 +16,7 @@ from starlette.requests import Request
 from dashboard.chart_tabs import AxisChoice
 from dashboard.charts import ChartOptions, Frame, Line, line_chart, parallel_chart
 from dashboard.page_parts import ChartCard, heading, link_to, notices, show_notices, show_page, table
-from dashboard.results import UNREADABLE, Results, RunRow, printable, words_about
+from dashboard.results import UNREADABLE, Results, RunRow, words_about
 from options.replay_options import REPLAY_KEYS
 from reports.compare_runs import Group, configuration, group_runs, seed_band
 from reports.number_format import count, on_page
@@ -24,14 +24,15 @@ from reports.panels import X_AXES, colour_of, dashes
 from reports.scores import game_name
 from run_files.metrics import EVALUATIONS, METRICS, flat_numbers, last_report
 from run_files.run_folder import is_job, run_of_job
-from run_files.run_history import EVALUATED, Curve, History
+from run_files.run_history import EVALUATED
 from run_files.run_reader import ReadLimits, RunReader
 
 RETURN = "return_mean"
 ALIKE = "all runs alike"
 REFRESH_SECONDS = 5.0
-MOST_CURVES = 60  # runs whose curves are read; the others are in the table only
-EACH = ReadLimits(reports=400, report_bytes=4 * 1024 * 1024)
+MOST_RUNS = 200  # of a sweep
+EACH = ReadLimits(reports=200, report_bytes=2 * 1024 * 1024)
+READ = {RETURN, "return_max", *(axis.figure for axis in X_AXES.values())}  # figures, besides the chosen one
 LONGEST_LABEL = 60
 LEAST_RUNS, MOST_AXES = 3, 10  # of a chart with one axis for each option
 
@@ -52,9 +53,9 @@ class ComparisonView:
         self._results = results
         self._names = names
         self._sweep = sweep
-        self._rows: list[RunRow] = []
-        self._groups: list[Group] = []  # of the rows, without curves
-        self._readers: dict[Path, RunReader] = {}  # of one figure: all would take much memory
+        self._rows: list[RunRow] | None = None  # None: not looked yet
+        self._groups: list[Group] = []  # of the rows, with the curves of one figure
+        self._readers: dict[Path, RunReader] = {}  # of this figure: all would take much memory
         self._read_figure = ""
         self._reading = threading.Lock()
         self._cards: dict[str, ChartCard] = {}
@@ -63,7 +64,7 @@ class ComparisonView:
         title = "Comparison"
         if self._sweep is not None:
             folder = await to_thread(self._results.sweep, self._sweep)
-            self._sweep, title = self._results.name(folder), printable(Path(folder.name))
+            self._sweep, title = self._results.name(folder), folder.name
         heading(1, title)
         self._notices = notices()
         self._status = ui.label().classes("soft")
@@ -83,55 +84,49 @@ class ComparisonView:
         show_notices(self._notices, problems)
         self._status.set_text(status)
         if rows != self._rows:
-            self._rows, self._groups = rows, await to_thread(group_rows, rows)
-            self._show_tables()
-        await self._draw(only_if_new=True)
+            self._rows = rows
+            await self._draw()
+            self._show_tables(rows)
 
     def _look(self) -> tuple[list[RunRow], list[str], str]:
         """The runs, what is wrong with the choice of them, and a line about them."""
         rows, sweeps = self._results.rows()
-        rows = [row for row in rows if row.state != UNREADABLE]
-        if self._sweep is not None:
-            own = runs_of_sweep([row for row in rows if row.sweep == self._sweep])
-            sweep = [each for each in sweeps if each.name == self._sweep]
-            status = [each.counts for each in sweep]
-            if len(own) > MOST_CURVES:
-                status.append(f"the curves are those of the {MOST_CURVES} runs with the highest mean return")
-            return own, [each.problem for each in sweep if each.problem], ", ".join(filter(None, status))
-        known = {row.name: row for row in rows}
-        missing = [name for name in self._names if name not in known]
-        own = [known[name] for name in self._names if name in known]
-        return own, [f"{name} is left out: it is not there, or is not a run." for name in missing], ""
+        known = {row.name: row for row in rows if row.state != UNREADABLE}
+        if self._sweep is None:
+            missing = [name for name in self._names if name not in known]
+            own = [known[name] for name in self._names if name in known]
+            return own, [f"{name} is left out: it is not there, or is not a run." for name in missing], ""
+        own = runs_of_sweep([row for row in known.values() if row.sweep == self._sweep])
+        sweep = [each for each in sweeps if each.name == self._sweep]
+        status = [each.counts for each in sweep]
+        if len(own) > MOST_RUNS:
+            own = sorted(own, key=lambda row: -math.inf if row.return_mean is None else row.return_mean)[-MOST_RUNS:]
+            status.append(f"of these, the {MOST_RUNS} runs with the highest mean return")
+        return own, [each.problem for each in sweep if each.problem], ", ".join(filter(None, status))
 
     async def _offer_figures(self) -> None:
-        figures = await to_thread(figures_of, self._rows[:MOST_CURVES])
+        figures = await to_thread(figures_of, self._rows or [])
         if figures != self._metric.options:
             self._metric.set_options(figures)
 
-    def _with_curves(self, metric: str) -> tuple[list[Group], bool]:
-        """The groups with their curves of a figure, and whether anything is new."""
-        best = {row.folder: row.return_mean if row.return_mean is not None else float("-inf") for row in self._rows}
-        folders = [run.folder for group in self._groups for run in group.runs]
-        names = {metric, *(axis.figure for axis in X_AXES.values())}
+    def _read(self, metric: str) -> list[Group]:
+        """The groups of the runs, with their curves of a figure."""
         with self._reading:
-            changed = metric != self._read_figure
-            if changed:
+            if metric != self._read_figure:
                 self._read_figure, self._readers = metric, {}
-            for folder in sorted(folders, key=lambda folder: -best[folder])[:MOST_CURVES]:
-                reader = self._readers.setdefault(folder, self._results.reader(folder, names, EACH))
-                changed |= reader.refresh()
-            read = {folder: reader.history for folder, reader in self._readers.items()}
-        groups = [group._replace(runs=tuple(read[run.folder] for run in group.runs if run.folder in read))
-                  for group in self._groups]  # fmt: skip
-        return [group for group in groups if group.runs], changed
+            histories = []
+            for row in self._rows or ():
+                reader = self._readers.setdefault(row.folder, self._results.reader(row.folder, {*READ, metric}, EACH))
+                reader.refresh()
+                histories.append(reader.history)
+            return group_runs(histories)
 
-    async def _draw(self, *_: object, only_if_new: bool = False) -> None:
+    async def _draw(self, *_: object) -> None:
         metric = str(self._metric.value or RETURN)
-        groups, changed = await to_thread(self._with_curves, metric)
+        groups = await to_thread(self._read, metric)
         if metric != str(self._metric.value or RETURN):  # meanwhile; that figure is drawn too
             return
-        if not changed and only_if_new:
-            return
+        self._groups = groups
         if alone := bool(self._alone.value):
             groups = each_alone(groups)
         what = "mean return" if metric == RETURN else metric
@@ -151,29 +146,28 @@ class ComparisonView:
         for title, options in charts.items():
             self._cards[title].update(options)
 
-    def _show_tables(self) -> None:
+    def _show_tables(self, rows: Sequence[RunRow]) -> None:
         self._tables.clear()
-        last = {run.folder for group in self._groups for run in group.runs}
-        search = search_chart([row for row in self._rows if row.folder in last])
-        scores = score_rows(self._groups, self._rows)
+        search = search_chart(self._groups, self._results)
         with self._tables:
             if search is not None:
                 ChartCard("Options and mean return of each run", search, large=True)
-            if scores:
-                heading(2, "Configurations, the best first")
-                wide = ("lowest to highest", "best game", "steps")
-                table(scores, left=("game", "configuration"), wide=wide).props("wrap-cells")
-                heading(2, "Runs")
-                words = words_about(self._rows)
-                with ui.element("div").classes("card w-full"):
-                    for row in sorted(self._rows, key=lambda row: row.name):
-                        with ui.element("div").classes("option"):
-                            with ui.element("div"):
-                                ui.link(row.name, link_to("run", row.name)).classes("plain")
-                                ui.label(words.get(row.folder, "")).classes("soft small")
-                            with ui.element("div").classes("of"):
-                                ui.label(f"{row.state}, {on_page(row.return_mean)}")
-                                ui.label(row.times).classes("soft small")
+            if not rows:
+                return
+            heading(2, "Configurations, the best first")
+            wide = ("lowest to highest", "best game", "steps")
+            table(score_rows(self._groups), left=("game", "configuration"), wide=wide).props("wrap-cells")
+            heading(2, "Runs")
+            words = words_about(rows)
+            with ui.element("div").classes("card w-full"):
+                for row in sorted(rows, key=lambda row: row.name):
+                    with ui.element("div").classes("option"):
+                        with ui.element("div"):
+                            ui.link(row.name, link_to("run", row.name)).classes("plain")
+                            ui.label(words.get(row.folder, "")).classes("soft small")
+                        with ui.element("div").classes("of"):
+                            ui.label(f"{row.state}, {on_page(row.return_mean)}")
+                            ui.label(row.times).classes("soft small")
 
 
 def runs_of_sweep(rows: Sequence[RunRow]) -> list[RunRow]:
@@ -186,17 +180,6 @@ def runs_of_sweep(rows: Sequence[RunRow]) -> list[RunRow]:
     return [row for row in rows if again.get(row.folder.parent, row.folder) == row.folder]
 
 
-def group_rows(rows: Sequence[RunRow]) -> list[Group]:
-    """The groups of runs by their rows alone. They have no curves yet, and no runs whose curve is part of another's."""
-    nothing = Curve(np.empty(0), np.empty(0))
-    histories = [
-        History(row.folder, row.options, [{"agent_steps": row.agent_steps or 0.0}], nothing, ancestors=row.ancestors,
-                weights_from=row.weights_from)
-        for row in rows
-    ]  # fmt: skip
-    return group_runs(histories) if histories else []
-
-
 def figures_of(rows: Sequence[RunRow]) -> list[str]:
     """The figures that the newest reports and evaluations of these runs have."""
     found = set[str]()
@@ -207,20 +190,19 @@ def figures_of(rows: Sequence[RunRow]) -> list[str]:
     return [RETURN, *sorted(found - {RETURN})]
 
 
-def score_rows(groups: Sequence[Group], rows: Sequence[RunRow]) -> list[dict[str, str]]:
+def score_rows(groups: Sequence[Group]) -> list[dict[str, str]]:
     """The scores of the groups for a table, game by game, the best first."""
-    known = {row.folder: row.figures for row in rows}
     scores = []
     for group in groups:
-        figures = [known[run.folder] for run in group.runs]
+        last = [run.reports[-1] for run in group.runs if run.reports]
         returns, bests, steps = (
-            [each[name] for each in figures if name in each] for name in (RETURN, "return_max", "agent_steps")
+            [each[name] for each in last if name in each] for name in (RETURN, "return_max", "agent_steps")
         )
         mean = float(np.mean(returns)) if returns else None
         score = {
             "game": game_name(group.env),
             "configuration": group.label or ALIKE,
-            "runs": str(len(figures)),
+            "runs": str(len(group.runs)),
             "mean return": on_page(mean),
             "lowest to highest": f"{on_page(min(returns))} to {on_page(max(returns))}" if returns[1:] else "",
             "best game": on_page(max(bests, default=None)),
@@ -272,28 +254,28 @@ def settings(options: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def search_chart(rows: Sequence[RunRow]) -> ChartOptions | None:
+def search_chart(groups: Sequence[Group], results: Results) -> ChartOptions | None:
     """One line for each run across the options that differ and its mean return.
 
     None if there are too few runs for a picture. Options that only some runs have, such as those of one kind of replay,
     are left out, and so are more than MOST_AXES.
     """
-    played = [row for row in rows if row.return_mean is not None]
-    all_settings = [settings(row.options) for row in played]
+    runs = [run for group in groups for run in group.runs if run.reports and RETURN in run.reports[-1]]
+    all_settings = [settings(run.options) for run in runs]
     names = dict.fromkeys(name for one in all_settings for name in one)
     differing = [
         name
         for name in names
         if all(name in one for one in all_settings) and len({repr(one[name]) for one in all_settings}) > 1
     ][:MOST_AXES]
-    if len(played) < LEAST_RUNS or not differing:
+    if len(runs) < LEAST_RUNS or not differing:
         return None
     lines = [
-        [*(_axis_value(one[name]) for name in differing), row.return_mean]
-        for row, one in zip(played, all_settings, strict=True)
+        [*(_axis_value(one[name]) for name in differing), run.reports[-1][RETURN]]
+        for run, one in zip(runs, all_settings, strict=True)
     ]
     axes = [*(name.replace("_", " ") for name in differing), "mean return"]
-    return parallel_chart(axes, lines, [row.name for row in played])
+    return parallel_chart(axes, lines, [results.name(run.folder) for run in runs])
 
 
 def _axis_value(value: Any) -> float | str | None:

@@ -10,7 +10,7 @@ from nicegui import ui
 from starlette.requests import Request
 
 from dashboard.page_parts import heading, link_to, notices, show_notices, show_page, state_class
-from dashboard.results import AT_WORK, STATES, Results, RunRow, SweepRow, printable, words_about
+from dashboard.results import AT_WORK, STATES, Results, RunRow, SweepRow, words_about
 from reports.number_format import age, count, duration, on_page, percent
 
 REFRESH_SECONDS = 3.0
@@ -39,7 +39,7 @@ STATE_CELL = (
 
 
 async def list_page(results: Results, request: Request) -> None:
-    await show_page(request, f"runs in {printable(results.root)}", ListView(results).build)
+    await show_page(request, f"runs in {results.shown_root}", ListView(results).build)
 
 
 class ListView:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import quote, unquote_to_bytes
 
+from options.rules import printable
 from reports.compare_runs import Configuration, configuration, what_is_unusual
 from reports.number_format import NOTHING_YET, count, duration
 from reports.scores import game_name
@@ -26,7 +26,7 @@ from run_files.run_folder import (
     read_summary,
     write_atomically,
 )
-from run_files.run_history import options_of, parent_of, weights_of
+from run_files.run_history import options_of, weights_of
 from run_files.run_reader import ReadLimits, RunReader
 
 AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE = "at work", "finished", "stopped", "failed", "unreadable"
@@ -65,9 +65,6 @@ class RunRow:
     started: float = 0.0  # unix time
     written: float = 0.0  # unix time at which the run last wrote something
     compared: Configuration | None = None  # how it is compared with others
-    parent: Path | None = None  # the folder of the run that it was resumed from
-    ancestors: frozenset[Path] = frozenset()  # the parent and its ancestors
-    weights_from: str | None = None  # the checkpoint whose weights the first run of its lineage started from
 
     @property
     def env(self) -> str:
@@ -133,13 +130,6 @@ class SweepRow:
     problem: str = ""
 
 
-def printable(path: Path) -> str:
-    """The path as text that can be shown and read back: `%0A` in place of the end of a line."""
-    return "".join(
-        c if c.isprintable() and c != "%" else quote(c, safe="", errors="surrogateescape") for c in path.as_posix()
-    )
-
-
 def file_stamp(path: Path) -> tuple[float, int] | None:
     """The time and the size of a file: while both stay the same, so does its content. None if it cannot be seen."""
     try:
@@ -152,12 +142,13 @@ def file_stamp(path: Path) -> tuple[float, int] | None:
 class Results:
     """The results folder. Only notes are ever written to it. Safe to use in threads.
 
-    All names are relative to the folder, with slashes, such as `sweep/job/run`. What a page cannot show, such as the
-    end of a line or a byte that is not UTF-8, is written in a name as `%0A`, and `%` itself as `%25`.
+    All names are relative to the folder, with slashes, such as `sweep/job/run`. A folder whose name a page cannot show,
+    such as one with bytes that are not UTF-8, is left out.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.time) -> None:
         self.root = root.resolve()
+        self.shown_root = printable(str(self.root))
         self._clock = clock
         self._lock = threading.Lock()  # held by the thread that reads the files
         self._runs: dict[Path, tuple[Stamp, RunRow]] = {}
@@ -165,11 +156,7 @@ class Results:
         self._next_scan = -math.inf
 
     def name(self, path: Path) -> str:
-        return printable(path.relative_to(self.root))
-
-    def path(self, name: str) -> Path:
-        """The path that `name` has made the name of."""
-        return self.root / os.fsdecode(unquote_to_bytes(name))
+        return path.relative_to(self.root).as_posix()
 
     def inside(self, path: Path) -> bool:
         """Whether the path, with its symbolic links followed, lies in the results folder."""
@@ -181,13 +168,13 @@ class Results:
     def place(self, name: str) -> Path:
         """The existing path of this name. Raises PageError if it is missing or leads out of the folder."""
         try:
-            path = self.path(name).resolve(strict=True)
+            path = (self.root / name).resolve(strict=True)
         except (OSError, RuntimeError, ValueError):
             raise PageError(
-                f"There is no {name or 'such file'} in {printable(self.root)}; it may have been deleted."
+                f"There is no {name or 'such file'} in {self.shown_root}; it may have been deleted."
             ) from None
         if not path.is_relative_to(self.root):
-            raise PageError(f"{name} is not in {printable(self.root)}.")
+            raise PageError(f"{name} is not in {self.shown_root}.")
         return path
 
     def run(self, name: str) -> Path:
@@ -200,7 +187,7 @@ class Results:
     def _folder_with(self, file: str, name: str, kind: str) -> Path:
         path = self.place(name)
         if not (path / file).is_file():
-            raise PageError(f"{name or printable(self.root)} is not the folder of a {kind}: it has no {file}.")
+            raise PageError(f"{name or self.shown_root} is not the folder of a {kind}: it has no {file}.")
         return path
 
     def reader(self, folder: Path, names: Collection[str] | None = None, limits: ReadLimits = A_RUN) -> RunReader:
@@ -239,7 +226,7 @@ class Results:
             elif SWEEP_FILE in files:
                 sweeps.append(Path(folder))
             is_end = CONFIG in files or folder.count(os.sep) - depth_of_root >= MAX_DEPTH
-            folders[:] = [] if is_end else [name for name in folders if not name.startswith(".")]
+            folders[:] = [] if is_end else [n for n in folders if not n.startswith(".") and n.isprintable()]
         return runs, sweeps
 
     def _scan(self, now: float) -> tuple[list[RunRow], list[SweepRow]]:
@@ -249,8 +236,7 @@ class Results:
         rows = []
         for folder, (_, row) in self._runs.items():
             sweep = next((sweep_rows[place].name for place in folder.parents if place in sweep_rows), "")
-            ancestors, weights = self._lineage(row)
-            rows.append(_with_silence(replace(row, sweep=sweep, ancestors=ancestors, weights_from=weights), now))
+            rows.append(_with_silence(replace(row, sweep=sweep), now))
         return rows, list(sweep_rows.values())
 
     def _up_to_date(self, folder: Path) -> tuple[Stamp, RunRow]:
@@ -258,17 +244,6 @@ class Results:
         stamp = tuple(file_stamp(folder / name) for name in RUN_FILES)
         known = self._runs.get(folder)
         return known if known is not None and known[0] == stamp else (stamp, _read_row(folder, self.name(folder)))
-
-    def _lineage(self, row: RunRow) -> tuple[frozenset[Path], str | None]:
-        """The ancestors of a run, and where their first weights came from, as far as the list has them."""
-        first, ancestors = row, set[Path]()
-        while first.parent in self._runs and first.parent not in {row.folder, *ancestors}:
-            parent = self._runs[first.parent][1]
-            if parent.state == UNREADABLE:
-                break
-            first = parent
-            ancestors.add(parent.folder)
-        return frozenset(ancestors), first.weights_from
 
 
 def _read_sweep(folder: Path, name: str) -> SweepRow:
@@ -299,10 +274,6 @@ def _read_row(folder: Path, name: str) -> RunRow:
     with suppress(OSError):
         if not notes.is_symlink():
             noted = notes.read_text(encoding="utf-8", errors="replace")[:LONGEST_NOTES]
-    parent = None
-    with suppress(KeyError, TypeError, ValueError, OSError, RuntimeError):  # no run wrote it; or a loop of links
-        place, _ = parent_of(folder, config, math.inf)
-        parent = None if place is None else place.resolve()
     # The time in the files is right in a copy, too; before the first report there is none.
     written = max(figures.get("time", 0.0) for figures in (reported, summed)) or latest
     return RunRow(
@@ -316,8 +287,6 @@ def _read_row(folder: Path, name: str) -> RunRow:
         started=started,
         written=written,
         compared=compared,
-        parent=parent,
-        weights_from=weights_of(config),
     )
 
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from dashboard.agent_tab import AgentTab
 from dashboard.chart_tabs import CurveTab, ReplayTab
 from dashboard.page_parts import fact, heading, link_to, notices, show_notices, show_page, state_class, table
-from dashboard.results import AT_WORK, SPEED, UNREADABLE, PageError, Results, RunRow, file_stamp, printable
+from dashboard.results import AT_WORK, SPEED, UNREADABLE, PageError, Results, RunRow, file_stamp
 from option_flags import OPTIONS, TOPICS, defaults_beside
 from options.command_line import UNSET
 from options.rules import described
@@ -97,7 +97,7 @@ class RunView:
     def _build_head(self) -> None:
         row = self._row
         with ui.element("div").classes("row"):
-            heading(1, row.game if row and row.game else printable(Path(self._folder.name)))
+            heading(1, row.game if row and row.game else self._folder.name)
             self._state = ui.label()
             if row and row.sweep:
                 name = "this folder" if row.sweep == "." else f"sweep {row.sweep}"
@@ -256,18 +256,22 @@ class FilesTab:
         return link_to("file", self._results.name(path))
 
     def _download(self, path: Path) -> None:
-        ui.link(printable(Path(path.name)), self._link(path)).classes("plain").props("download")
+        ui.link(path.name, self._link(path)).classes("plain").props("download")
 
     def _file_row(self, path: Path, written: float, nbytes: int) -> dict[str, str]:
-        name = printable(Path(path.name))
-        return {"file": name, "size": file_size(nbytes), "age": age(written, time.time()), "link": self._link(path)}
+        return {
+            "file": path.name,
+            "size": file_size(nbytes),
+            "age": age(written, time.time()),
+            "link": self._link(path),
+        }
 
     def _files(self, folder: str, pattern: str) -> list[tuple[Path, float, int]]:
         """The files in a folder of the run with their time and size, the newest first."""
         found = []
         for path in (self._folder / folder).glob(pattern):
             stamp = file_stamp(path)
-            if stamp is not None and self._results.inside(path):
+            if stamp is not None and path.name.isprintable() and self._results.inside(path):
                 found.append((path, *stamp))
         return sorted(found, key=lambda item: (-item[1], item[0].name))
 

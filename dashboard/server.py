@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dashboard import children
 from dashboard.comparison import compare_page, sweep_page
 from dashboard.list_page import list_page
-from dashboard.results import PageError, Results, printable
+from dashboard.results import PageError, Results
 from dashboard.run_page import may_download, run_page
 
 NICENESS = 5  # runs go first
@@ -42,7 +42,7 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
     shown_host = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown_host}:{port}/" + (f"?token={token}" if token else "")
     elsewhere = "" if shown_host == host else "; on other machines, with the name of this one in place of 127.0.0.1"
-    app.on_startup(lambda: print(f"runs in {printable(results.root)}: {address} (CTRL+C ends){elsewhere}", flush=True))
+    app.on_startup(lambda: print(f"runs in {results.shown_root}: {address} (CTRL+C ends){elsewhere}", flush=True))
     app.on_shutdown(children.kill_all)
     with suppress(KeyboardInterrupt):  # the server ends in good order, and then raises it again
         ui.run(

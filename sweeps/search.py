@@ -1,5 +1,4 @@
-"""A search: the ranges of its flags, from which Optuna chooses those of each run. Imported only for a sweep with "search":
-the package is optional."""
+"""A search: Optuna chooses the flags of each run from ranges. Imported only with "search": the package is optional."""
 
 import math
 import os

@@ -95,19 +95,6 @@ def report(number: int, reports: int, final_return: float, when: float) -> dict[
     }  # fmt: skip
 
 
-def write_interrupted_runs(root: Path) -> list[str]:
-    """Two seeds, each interrupted after 10,000 steps and resumed, and another configuration. The names of the runs."""
-    for seed in (1, 2):
-        first = write_run(
-            root / f"first{seed}", seed=seed, reports=10, status="stopped", environment_max_steps=20_000,
-            final_return=-19.5,
-        )  # fmt: skip
-        write_run(root / f"resumed{seed}", seed=seed, parent={"run": str(first), "agent_steps": 10_000},
-                  final_return=16.5 + seed)  # fmt: skip
-    write_run(root / "other", lr=1e-4, final_return=3.0)
-    return ["first1", "first2", "other", "resumed1", "resumed2"]
-
-
 def append_report(folder: Path, number: int, reports: int = 20, final_return: float = 18.0) -> None:
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(report(number, reports, final_return, time.time())) + "\n")

@@ -9,7 +9,6 @@ from dashboard.comparison import (
     comparison_chart,
     each_alone,
     figures_of,
-    group_rows,
     runs_of_sweep,
     score_rows,
     search_chart,
@@ -18,7 +17,7 @@ from dashboard.results import Results, RunRow
 from reports.compare_runs import Group, group_runs
 from reports.panels import COLOURS, X_AXES
 from run_files.checkpoint import checkpoint_name
-from tests.dashboard.some_runs import append_report, write_interrupted_runs, write_run, write_sweep
+from tests.dashboard.some_runs import append_report, write_run, write_sweep
 
 FRAME = Frame(X_AXES["steps"])
 ELITE = (
@@ -83,13 +82,13 @@ def test_more_configurations_than_colours_have_dashes(tmp_path: Path) -> None:
 
 
 def test_configurations_are_ordered_by_their_mean_return(tmp_path: Path) -> None:
+    folders = []
     for seed in (1, 2):
-        write_run(tmp_path / f"low{seed}", seed=seed, lr=1e-4, final_return=float(seed))
-        write_run(tmp_path / f"high{seed}", seed=seed, final_return=10.0 * seed)
-    write_run(tmp_path / "new", lr=1e-2, reports=0, games=0, status=None, environment_max_steps=20_000)
-    rows = rows_of(tmp_path)
-    assert search_chart(rows[:2]) is None, "two runs are no picture"
-    scores = score_rows(group_rows(rows), rows)
+        folders.append(write_run(tmp_path / f"low{seed}", seed=seed, lr=1e-4, final_return=float(seed)))
+        folders.append(write_run(tmp_path / f"high{seed}", seed=seed, final_return=10.0 * seed))
+    folders.append(write_run(tmp_path / "new", lr=1e-2, reports=0, games=0, status=None, environment_max_steps=20_000))
+    assert search_chart(groups_with_curves(folders[:2]), Results(tmp_path)) is None, "two runs are no picture"
+    scores = score_rows(groups_with_curves(folders))
     columns = ("configuration", "mean return", "lowest to highest")
     assert [tuple(score[column] for column in columns) for score in scores] == [
         ("lr 0.001, 2 seeds", "15.0", "10.0 to 20.0"),
@@ -108,26 +107,6 @@ def test_the_figures_of_any_run_are_offered(tmp_path: Path) -> None:
     assert figures[0] == "return_mean" and {"entropy", "time_shares/wait", "eval_return_mean"} <= set(figures)
 
 
-def groups_by_rows(root: Path, names: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Label and runs of each group of these runs, which the curves must confirm."""
-    rows = {row.name: row for row in rows_of(root)}
-    by_rows, by_curves = (
-        [(group.label, [run.folder.name for run in group.runs]) for group in groups]
-        for groups in (group_rows([rows[name] for name in names]), groups_with_curves([root / name for name in names]))
-    )
-    assert by_rows == by_curves
-    return by_rows
-
-
-def test_a_resumed_run_and_its_parent_count_as_one(tmp_path: Path) -> None:
-    names = write_interrupted_runs(tmp_path)
-    assert groups_by_rows(tmp_path, names) == [
-        ("lr 0.001, 2 seeds", ["resumed1", "resumed2"]),
-        ("lr 0.0001", ["other"]),
-    ]
-    assert groups_by_rows(tmp_path, ["first1", "resumed2"]) == [("2 seeds", ["first1", "resumed2"])]
-
-
 def test_each_job_of_a_sweep_counts_once(tmp_path: Path) -> None:
     """Its first start was killed before the first checkpoint; another one was resumed."""
     write_sweep(tmp_path / "lr", {"a": {"seed": 1}, "b": {"seed": 2}})
@@ -143,33 +122,12 @@ def test_each_job_of_a_sweep_counts_once(tmp_path: Path) -> None:
     assert kept == {"lr/a/last", "lr/b/Run_1", "others/alone", "others/twice"}
 
 
-def test_a_parent_that_is_longer_or_has_other_options_counts_itself(tmp_path: Path) -> None:
-    write_run(tmp_path / "long", environment_max_steps=50_000)
-    parent = {"run": str(tmp_path / "long"), "agent_steps": 3000}
-    write_run(tmp_path / "short", reports=8, environment_max_steps=50_000, parent=parent)
-    write_run(tmp_path / "changed", reports=30, environment_max_steps=50_000, lr=1e-4, parent=parent)
-    assert groups_by_rows(tmp_path, ["long", "short", "changed"]) == [
-        ("lr 0.001, 2 runs", ["long", "short"]),
-        ("lr 0.0001", ["changed"]),
-    ]
-
-
-def test_runs_from_the_weights_of_another_run_are_a_configuration_of_their_own(tmp_path: Path) -> None:
-    write_run(tmp_path / "new")
-    write_run(tmp_path / "tuned", reports=10, environment_max_steps=20_000, weights_from={"checkpoint": "pong/1.pt"})
-    write_run(tmp_path / "longer", parent={"run": str(tmp_path / "tuned"), "agent_steps": 10_000})
-    assert groups_by_rows(tmp_path, ["new", "tuned", "longer"]) == [
-        ("weights_from None", ["new"]),
-        ("weights_from pong/1.pt", ["longer"]),
-    ]
-
-
 def test_a_search_has_an_axis_for_each_option_that_differs(tmp_path: Path) -> None:
     for place, (lr, size, kind) in enumerate(
         [(1e-4, 100, "ln_norm"), (1e-3, 1000, "cos_dist"), (1e-2, 100, "ln_norm")]
     ):
         write_run(tmp_path / f"run{place}", lr=lr, replay_parameters=ELITE % (size, kind), final_return=float(place))
-    chart = search_chart(rows_of(tmp_path))
+    chart = search_chart(groups_with_curves(sorted(tmp_path.iterdir())), Results(tmp_path))
     assert chart is not None
     axes = {axis["name"]: axis for axis in chart["parallelAxis"]}
     assert chart["visualMap"]["text"][0] == "mean return" and (
@@ -187,7 +145,7 @@ def test_options_that_only_some_runs_have_are_no_axes(tmp_path: Path) -> None:
         queue = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'
         replays = ELITE % (100 + place, "ln_norm") if place else queue
         write_run(tmp_path / f"run{place}", lr=lr, replay_parameters=replays)
-    chart = search_chart(rows_of(tmp_path))
+    chart = search_chart(groups_with_curves(sorted(tmp_path.iterdir())), Results(tmp_path))
     assert chart is not None
     names = [axis["name"] for axis in chart["parallelAxis"]]
     assert "lr" in names and "queue sample ratio" in names and "elite capacity" not in names

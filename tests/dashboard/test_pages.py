@@ -1,7 +1,6 @@
 """The pages in a real browser: they load without an error, ask no outside host, and show what the files say."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -46,7 +45,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_sweep(root / "search", {f"run{i}": {"lr": lr, "seed": i} for i, lr in enumerate((1e-4, 1e-3, 1e-3))})
     (root / "broken").mkdir()
     (root / "broken" / "config.json").write_text("{")
-    write_run(root / os.fsdecode(b"odd\xff\n1"), env="CartPole-v1", final_return=0.97)
+    write_run(root / 'odd % "1', env="CartPole-v1", final_return=0.97)
     return root
 
 
@@ -75,7 +74,7 @@ def test_the_list_shows_filters_searches_and_sorts_runs(visitor: Visitor) -> Non
     states = shown_runs(visitor)
     assert {name: states[name] for name in states if "/" not in name} == {
         "Pong_1": "finished", "Pong_2": "at work", "Breakout_1": "failed", "Seaquest_1": "stopped",
-        "broken": "unreadable", "odd%FF%0A1": "finished",
+        "broken": "unreadable", 'odd % "1': "finished",
     }  # fmt: skip
     assert "2 h ago" in page.locator("tr", has_text="Seaquest_1").inner_text()
     assert "lr 0.0002" in page.locator("tr", has_text="Pong_1").inner_text()
@@ -95,7 +94,7 @@ def test_the_list_shows_filters_searches_and_sorts_runs(visitor: Visitor) -> Non
         page.get_by_label(f"colours: {chosen}").click()
         page.get_by_label(f"colours: {following}").wait_for()
     assert page.evaluate("() => document.body.classList.contains('body--dark')")
-    page.get_by_role("link", name="odd%FF%0A1").click()
+    page.get_by_role("link", name='odd % "1').click()
     visitor.wait_for_chart(RETURNS)
 
 

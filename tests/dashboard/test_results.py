@@ -113,19 +113,17 @@ def test_a_parent_outside_of_the_results_folder_is_not_read(tmp_path: Path) -> N
         assert len(data.history.reports) == reports
 
 
-@pytest.mark.parametrize("name", [b"Pong_\xff", b"Pong\n1", b'100% "x" <i>', "Püng_1".encode()])
-def test_every_name_can_be_shown_and_leads_back_to_its_folder(tmp_path: Path, name: bytes) -> None:
-    root = tmp_path / os.fsdecode(b"results\xfe")
-    folder = write_run(root / os.fsdecode(name), why="in results/\udcff", results_dir="results/\udcff")
-    (row,) = rows_of(root).values()
-    assert row.name.encode() and row.name.isprintable()
-    assert json.dumps([row.why, dict(row.options)], ensure_ascii=False).encode()
-    results = Results(root)
-    assert results.run(row.name) == folder
-    (folder / "config.json").unlink()
-    with pytest.raises(PageError) as refused:
-        results.run(row.name)
-    assert str(refused.value).encode()
+def test_every_name_leads_to_its_folder_but_one_that_a_page_cannot_show_is_left_out(tmp_path: Path) -> None:
+    for name in ('100% "x" <i>', "Püng_1"):
+        write_run(tmp_path / name, why="in results/\udcff", results_dir="results/\udcff")
+    for odd in (b"Pong_\xff", b"Pong\n1"):
+        write_run(tmp_path / os.fsdecode(odd))
+    results = Results(tmp_path)
+    rows, _ = results.rows()
+    assert {row.name for row in rows} == {'100% "x" <i>', "Püng_1"}
+    for row in rows:
+        assert results.run(row.name) == tmp_path / row.name
+        assert json.dumps([row.why, dict(row.options)], ensure_ascii=False).encode()
 
 
 # --- Rows ---
@@ -177,16 +175,6 @@ def test_files_are_read_again_only_when_they_changed(tmp_path: Path, monkeypatch
     assert after["b"]["time"] > before["b"]["time"]
 
 
-def test_runs_know_their_ancestors(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", weights_from={"checkpoint": "pong/1.pt"})
-    write_run(tmp_path / "b", parent={"run": str(tmp_path / "a"), "agent_steps": 5})
-    write_run(tmp_path / "c", parent={"run": "/moved/since/b", "agent_steps": 6})
-    rows = rows_of(tmp_path)
-    ancestors = {name: {folder.name for folder in row.ancestors} for name, row in rows.items()}
-    assert ancestors == {"a": set(), "b": {"a"}, "c": {"a", "b"}}
-    assert {row.weights_from for row in rows.values()} == {"pong/1.pt"}
-
-
 def test_runs_know_their_sweep_which_may_be_the_results_folder_itself(tmp_path: Path) -> None:
     write_sweep(tmp_path / "lr", {"slow": {"lr": 1e-4}, "fast": {"lr": 1e-3}})
     write_sweep(tmp_path / "lr" / "a", {"inner": {"seed": 2}})
@@ -225,19 +213,6 @@ def test_a_damaged_sweep_is_said(tmp_path: Path, content: str) -> None:
     (tmp_path / "lr" / "sweep.json").write_text(content)
     _, (sweep,) = Results(tmp_path).rows()
     assert sweep.problem == "The sweep.json of lr is damaged or not of a sweep."
-
-
-@pytest.mark.parametrize(
-    "parent",
-    [3, {}, {"run": 3, "agent_steps": 5}, {"run": "/etc", "agent_steps": 5}, {"run": "run", "agent_steps": 5},
-     {"run": "loop", "agent_steps": 5}, {"run": "other", "agent_steps": "x"}, {"run": "a\0b", "agent_steps": 5}],
-)  # fmt: skip
-def test_a_parent_that_is_nonsense_is_none(tmp_path: Path, parent: Any) -> None:
-    write_run(tmp_path / "other")
-    write_run(tmp_path / "run", parent=parent)
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    row = rows_of(tmp_path)["run"]
-    assert row.state == FINISHED and not row.ancestors
 
 
 def test_no_text_of_others_becomes_an_attribute_of_the_page() -> None:
