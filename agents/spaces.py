@@ -31,6 +31,13 @@ def read_spec(config: Config, make_environment: MakeEnvironment) -> EnvironmentS
     return spec
 
 
+def settle_fps(config: Config, make_environment: MakeEnvironment) -> Config:
+    """In real time with --fps=0: the configuration with the frame rate of its environment."""
+    if not config.environment.in_real_time or config.realtime.fps:
+        return config
+    return config.replace_flags(fps=read_spec(config, make_environment).frames_per_second)
+
+
 def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
     """The layout of a run's unrolls."""
     return UnrollLayout(

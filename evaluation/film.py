@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from options.presets import is_noframeskip
+from wrappers.environment import own_rate
 
 Picture: TypeAlias = NDArray[np.uint8]  # [height, width, 3], RGB
 
 FRAMES_PER_SECOND = 60  # of Atari games
 USUAL_FRAMESKIP = 4  # frames in a step of an Atari game with one of Gymnasium's ids
-USUAL_RATE = Fraction(30)  # of environments that do not name theirs
-FASTEST_RATE = 240  # frames per second; a higher number is a mistake
+USUAL_RATE = 30  # of environments that do not name theirs
 SHORTEST_FILM = 2  # seconds; a shorter film is over before one has seen anything
 GAME_WIDTH, HEIGHT = 640, 480  # 4:3, the format of the televisions that Atari games were made for
 PANEL_WIDTH = 240
@@ -46,7 +46,7 @@ ATARI_FORMAT = FilmFormat(Fraction(FRAMES_PER_SECOND), stretched=True, shortest=
 
 
 def film_format(env: str, environment: gymnasium.Env[Any, Any]) -> FilmFormat:
-    """The format for the environment, whose id is `env`. Users write its metadata, so they may be anything."""
+    """The format for the environment, whose id is `env`."""
     if is_noframeskip(env):
         return ATARI_FORMAT
     if env.rpartition(":")[2].startswith("ALE/"):  # it skips frames itself, so a film has only the last one of a step
@@ -54,16 +54,8 @@ def film_format(env: str, environment: gymnasium.Env[Any, Any]) -> FilmFormat:
         skip = spec.kwargs.get("frameskip") if spec is not None else None
         each = skip if isinstance(skip, int) else USUAL_FRAMESKIP
         return ATARI_FORMAT._replace(frames_per_second=Fraction(FRAMES_PER_SECOND, each))
-    metadata: Any = environment.metadata
-    rate = metadata.get("render_fps") if isinstance(metadata, Mapping) else None
-    return FilmFormat(_usable_rate(rate) or USUAL_RATE, stretched=False, shortest=SHORTEST_FILM)
-
-
-def _usable_rate(rate: Any) -> Fraction | None:
-    is_number = isinstance(rate, (int, float, np.integer, np.floating)) and not isinstance(rate, bool)
-    if not is_number or not 1 <= rate <= FASTEST_RATE:
-        return None
-    return Fraction(float(rate)).limit_denominator(1001)  # 1001 is that of television's 29.97
+    rate = Fraction(own_rate(environment) or USUAL_RATE).limit_denominator(1001)  # 1001: television's 29.97
+    return FilmFormat(rate, stretched=False, shortest=SHORTEST_FILM)
 
 
 class AgentScore:

@@ -56,7 +56,8 @@ class Replay:
         log = self._log
         if log.ages is not None:
             ages = [None if age == IDLE else age for age in log.ages.tolist()]
-            in_log = [Played(NOOP, None), *map(Played, log.actions.tolist(), ages)]  # the first one is the reset
+            noop = np.zeros_like(log.actions[0]).tolist()  # what the reset plays
+            in_log = [Played(noop, None), *map(Played, log.actions.tolist(), ages)]
             return lambda: in_log[self._steps]
         if self._game.series.environment.interaction != "turns":
             played: Callable[[], Played] = self._environment.get_wrapper_attr("played")

@@ -13,6 +13,7 @@ from processes.messages import Kind, receive, send
 from workers.realtime.inference import RealtimeSetup
 from workers.realtime.player import Book, ClockedGame, PlayedFrame
 from workers.realtime.session import RealtimeSession
+from wrappers.environment import FinishedGame
 
 LONGEST_WAIT = 1.0  # seconds without a message of the parent, before the clock starts
 
@@ -23,10 +24,13 @@ class TestBook(Book):
     __test__ = False  # otherwise pytest would collect the class as tests
     plays_on = False
 
-    def __init__(self, take_finished_games: Sequence[Callable[[], Sequence[tuple[float, int]]]], logged: int) -> None:
-        """Games whose number is below `logged` keep a log."""
+    def __init__(
+        self, take_finished_games: Sequence[Callable[[], Sequence[FinishedGame]]], logged: int, action_dtype: str
+    ) -> None:
+        """Games whose number is below `logged` keep a log, with actions of this type."""
         self._take_finished_games = take_finished_games
         self._logged = logged
+        self._action_type = np.dtype(action_dtype)
         self._running: list[RunningGame | None] = [None] * len(take_finished_games)
         self._results: list[GameResult] = []
 
@@ -50,7 +54,7 @@ class TestBook(Book):
             running.ages.append(IDLE if frame.age is None else frame.age)
         if frame.ended:
             finished = self._take_finished_games[game]()[-1]
-            self._results.append(running.result(finished[:2], frame.cut, np.dtype(np.uint8)))
+            self._results.append(running.result(finished[:2], frame.cut, self._action_type))
             self._running[game] = None
 
 
@@ -72,7 +76,8 @@ def play_in_real_time(
     for _ in range(series.slots):
         environments.append(series.make_environment(setup.environment, 0))
         alive()
-    book = TestBook([env.get_wrapper_attr("take_finished_games") for env in environments], series.logged)
+    take_finished_games = [env.get_wrapper_attr("take_finished_games") for env in environments]
+    book = TestBook(take_finished_games, series.logged, setup.layout.action_dtype)
     # Each test game brings its own random numbers.
     games = [ClockedGame(env, np.random.default_rng(), setup.environment) for env in environments]
     session = RealtimeSession(setup, games, book, parent)

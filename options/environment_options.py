@@ -12,7 +12,6 @@ from options.rules import (
     Options,
     Rule,
     UsageError,
-    above,
     between,
     flag_given,
     matching,
@@ -131,7 +130,7 @@ class EnvironmentOptions(Options):
         "turns",
         one_of("turns", "asynchronous", "sequential", "realtime"),
         "Whether the game waits for an action (turns), or goes on: with a decision in every agent step (asynchronous), "
-        "only after the action before took effect (sequential), or, with a NoFrameskip id, on a real clock (realtime).",
+        "only after the action before took effect (sequential), or on a real clock (realtime).",
     )
     action_delay: int = option(
         0,
@@ -202,7 +201,14 @@ class EnvironmentOptions(Options):
 class RealtimeOptions(Options):
     topic = "Real time"
 
-    fps: float = option(60.0, above(0, 100_000), "With --interaction=realtime: game frames a second.", IN_REAL_TIME)
+    fps: float = option(
+        0.0,
+        between(0, 100_000),
+        "With --interaction=realtime: game frames, or steps of another environment, a second. 0: the environment's own "
+        "render_fps, or 60 without one.",
+        IN_REAL_TIME,
+        aliases=("tick_rate",),
+    )
     inference_processes: int = option(
         0,
         whole(0, 2000),

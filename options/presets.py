@@ -138,11 +138,6 @@ def check_family(values: Mapping[str, Any]) -> None:
                 "screens, would be right."
             )
         return
-    if values["interaction"] == "realtime":
-        raise UsageError(
-            f"--interaction=realtime is only for Atari games whose id ends in NoFrameskip-v4, not for --env={env}; "
-            "asynchronous, with an --action_delay, would be right."
-        )
     for name, value in ONLY_NOFRAMESKIP.items():
         if values[name] != value:
             (given,), (right,) = flag_words({name: values[name]}), flag_words({name: value})

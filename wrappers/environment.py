@@ -1,6 +1,6 @@
 """What the rest of the program sees of an environment: how it is made, what an agent sees and does, finished games."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -35,6 +35,9 @@ class Observation(NamedTuple):
 
 FAILED_RESETS = "failed_resets"  # in the info of a reset: what went wrong in the tries before it succeeded, as texts
 
+FASTEST_RATE = 240  # frames a second; a higher number in the metadata of an environment is a mistake
+USUAL_RATE = 60.0  # of a console
+
 NO_FRAME: NDArray[np.uint8] = np.zeros((0, 0, 0), np.uint8)
 NO_VECTOR: NDArray[np.float32] = np.zeros(0, np.float32)
 
@@ -68,6 +71,7 @@ class EnvironmentSpec:
     vector_dtype: str = "float32"  # in which unrolls store the vector; it holds all of its numbers exactly
     action_names: tuple[str, ...] = ()  # of an Atari game's actions, such as UPFIRE; of the parts of composite actions
     tells_of_games: bool = False  # it may say more of a finished game than its return and length
+    frames_per_second: float = USUAL_RATE  # in real time
 
     @property
     def has_picture(self) -> bool:
@@ -97,6 +101,15 @@ def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
         can_snapshot=True,
         action_names=names_in(environment, "action_meanings"),
     )
+
+
+def own_rate(environment: gymnasium.Env[Any, Any]) -> float | None:
+    """The frames a second in the metadata. Users write them, so they may be anything; None if they are of no use."""
+    metadata: Any = environment.metadata
+    rate = metadata.get("render_fps") if isinstance(metadata, Mapping) else None
+    if not isinstance(rate, (int, float, np.integer, np.floating)) or isinstance(rate, bool):
+        return None
+    return float(rate) if 1 <= rate <= FASTEST_RATE else None
 
 
 def names_in(environment: gymnasium.Env[Any, Any], attribute: str) -> tuple[str, ...]:

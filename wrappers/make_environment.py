@@ -13,8 +13,8 @@ from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import check_any_environment, create
 from wrappers.atari import make_atari, reward_clipping
 from wrappers.delayed_actions import DelayedActions
-from wrappers.emulator import AtariWrapper, Step, check_atari
-from wrappers.environment import EnvironmentSpec, FinishedGame, Watch
+from wrappers.emulator import AtariWrapper, Start, Step, check_atari
+from wrappers.environment import EnvironmentSpec, FinishedGame, Observation, Watch
 from wrappers.films import FilmFrames
 
 
@@ -32,21 +32,25 @@ def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None
     if options.interaction == "turns":
         return AnyEnvironment(environment, options, seed)
     in_ticks = dataclasses.replace(options, skipped_frames=1, reward_clipping_method="none")
-    return Ticks(DelayedActions(AnyEnvironment(environment, in_ticks, seed), options), options)
+    ticks = AnyEnvironment(environment, in_ticks, seed)
+    return Ticks(ticks if options.in_real_time else DelayedActions(ticks, options), options)
 
 
 class Ticks(AtariWrapper):
     """An agent step of any environment that does not wait: several steps of the environment, called ticks.
 
-    The rewards that it returns are clipped, and the length of a game is its agent steps.
+    The rewards that it returns are clipped, and the length of a game is its agent steps. In real time, a step is one
+    tick, and its reward is not clipped; `look` returns the newest observation.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], options: EnvironmentOptions) -> None:
         super().__init__(env)
-        self._ticks = range(options.frames_per_step)
-        self._clip = reward_clipping(options.reward_clipping_method)
+        self._ticks_of_decision = options.frames_per_step
+        self._ticks = range(1 if options.in_real_time else options.frames_per_step)
+        self._clip = reward_clipping("none" if options.in_real_time else options.reward_clipping_method)
+        self._newest: Any = None
         self._finished_games: Callable[[], list[FinishedGame]] = env.get_wrapper_attr("take_finished_games")
-        self._limit = env.get_wrapper_attr("time_limit")
+        self._limit: int = env.get_wrapper_attr("time_limit")
         spec: EnvironmentSpec = env.get_wrapper_attr("spec_for_agent")
         # Actions that are arrays are no plain values.
         can_snapshot = spec.can_snapshot and spec.action_kind == "discrete"
@@ -54,12 +58,17 @@ class Ticks(AtariWrapper):
 
     @property
     def time_limit(self) -> int:
-        """Steps of the agent in the longest possible game."""
-        return self._steps(self._limit)
+        """Steps in the longest possible game."""
+        return -(-self._limit // len(self._ticks))
 
     def take_finished_games(self) -> list[FinishedGame]:
         """The games that ended since the last call, oldest first, with unclipped returns."""
-        return [game._replace(length=self._steps(game.length)) for game in self._finished_games()]
+        period = self._ticks_of_decision
+        return [game._replace(length=-(-game.length // period)) for game in self._finished_games()]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
+        self._newest, info = self.env.reset(seed=seed, options=options)
+        return self._newest, info
 
     def step(self, action: Any) -> Step:
         total = 0.0
@@ -68,10 +77,13 @@ class Ticks(AtariWrapper):
             total += float(reward)
             if terminated or truncated:
                 break
+        self._newest = observation
         return observation, self._clip(total), terminated, truncated, info
 
-    def _steps(self, ticks: int) -> int:
-        return -(-ticks // len(self._ticks))
+    def look(self) -> Observation:
+        """The newest observation."""
+        seen: Observation = self._newest
+        return seen
 
 
 def check_environment(options: EnvironmentOptions, films: bool = False) -> EnvironmentSpec | None:

@@ -31,7 +31,7 @@ def test_games_are_played_to_their_end_and_a_film_shows_the_same_frames(logged: 
     config = Config.from_flags(OPTIONS)
     played: list[Picture] = []
     env = make_atari(config.environment, 0, lambda picture, score: played.append(picture.copy()))
-    book = TestBook([env.get_wrapper_attr("take_finished_games")], logged)
+    book = TestBook([env.get_wrapper_attr("take_finished_games")], logged, "int32")
     games = [ClockedGame(env, np.random.default_rng(), config.environment)]
     times = np.random.default_rng(1)
     layout = make_unroll_layout(config, make_atari)

@@ -14,6 +14,7 @@ from tests.processes import spawned
 from tests.read_metrics import read_metrics
 from training.train import train
 from wrappers.atari import make_atari
+from wrappers.make_environment import make_environment
 
 SMALL: dict[str, Any] = {
     "interaction": "realtime",
@@ -87,3 +88,27 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path, spawned_wo
     assert not spawned()
     alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
     assert not [child for child in alive if child not in before and "fork_server" in " ".join(child.cmdline())]
+
+
+@pytest.mark.slow
+def test_any_environment_is_played_by_its_own_clock(tmp_path: Path) -> None:
+    flags = {**SMALL, "env": "Pendulum-v1", "inference_latency": "fixed:5", "inference_processes": 0, "fps": 0.0}
+    flags |= {"environment_max_steps": 400, "report_period": 80, "eval_period": 0, "results_dir": str(tmp_path)}
+    for name in ("frame_scale_resolution", "max_game_frames"):
+        del flags[name]
+    folder = train(Config.from_flags({**flags, "max_game_frames": 15, "batch_size": 2}), make_environment)
+    assert json.loads((folder / "config.json").read_text())["options"]["fps"] == 30
+    last: Any = read_metrics(folder / "metrics.jsonl")[-1]
+    assert last["agent_steps"] == 400 and last["updates"] == 40
+    assert last["episodes"] > 0 and last["return_mean"] < 0
+
+    checkpoint = find_checkpoint(str(folder))
+    options = {**checkpoint.played_options, "op_mode": "test", "load_model_url": str(folder), "console": "off"}
+    test = Config.from_flags(
+        {**options, "test_episode_count": 2, "worker_count": 1, "render": True, "max_game_frames": 15}
+    )
+    path = score_checkpoint(test, make_environment, checkpoint)
+    assert path is not None
+    results = json.loads(path.read_text())
+    assert (results["interaction"], results["fps"], results["lengths"]) == ("realtime", 30, [15, 15])
+    assert len(list((folder / "videos").glob("*.mp4"))) == 2

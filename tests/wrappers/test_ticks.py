@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from agents.spaces import settle_fps
+from option_flags import Config
 from options.rules import UsageError
 from tests.wrappers.hand_written import Scripted, options_of
 from wrappers.any_environment.adapter import SpreadStarts
@@ -153,9 +155,26 @@ def test_every_tick_is_filmed() -> None:
     assert env.get_wrapper_attr("played")() == (0, None)
 
 
-def test_a_real_clock_is_only_for_atari_games() -> None:
-    with pytest.raises(UsageError, match=r"--interaction=realtime is only for Atari games .*; asynchronous, with"):
-        options_of("CartPole-v1", interaction="realtime")
+def test_with_a_real_clock_a_step_is_one_tick_and_a_decision_may_be_several() -> None:
+    flags = {"interaction": "realtime", "skipped_frames": 4, "reward_clipping_method": "abs_one_sign"}
+    options = options_of(RECORDER, env_kwargs='{"space": "box", "rewards": [5]}', **flags)
+    env = make_environment(options, 1)
+    look = env.get_wrapper_attr("look")
+    assert (env.reset()[0].vector == look().vector).all()
+    for tick in range(LENGTH):
+        seen, reward, terminated, *_ = env.step(np.zeros(2))
+        assert (seen.vector == look().vector).all()
+        assert (reward, terminated) == (5, tick == LENGTH - 1)
+    assert env.get_wrapper_attr("take_finished_games")() == [(5 * LENGTH, -(-LENGTH // 4), {})]
+
+
+@pytest.mark.parametrize(("env", "rate"), [("CartPole-v1", 50), (RECORDER, 60), ("PongNoFrameskip-v4", 60)])
+def test_the_clock_runs_as_fast_as_the_environment_says(env: str, rate: float) -> None:
+    given = {"env_kwargs": '{"space": "box"}'} if env == RECORDER else {}
+    config = Config.from_flags({"env": env, "interaction": "realtime", **given})
+    assert settle_fps(config, make_environment).realtime.fps == rate
+    asked = Config.from_flags({"env": env, "interaction": "realtime", "fps": 7.5, **given})
+    assert settle_fps(asked, make_environment).realtime.fps == 7.5
 
 
 def test_action_masks_are_refused() -> None:

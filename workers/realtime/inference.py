@@ -63,14 +63,14 @@ class InferenceProcess:
         random = np.random.default_rng(stream_of("latency", *setup.seed, self.index, self.starts))
         newest.load()
         for _ in range(WARM_UP):
-            actor.act(inputs.pictures, inputs.state, inputs.uniforms)
+            actor.act(inputs.pictures, inputs.state, inputs.uniforms, inputs.vectors)
         cpu = 0.0
         send(worker, Kind.HEARTBEAT)
         while True:
             receive(worker)
             begun = time.monotonic()
             versions.fill_(newest.load())
-            decision = actor.act(inputs.pictures, inputs.state, inputs.uniforms)
+            decision = actor.act(inputs.pictures, inputs.state, inputs.uniforms, inputs.vectors)
             if setup.greedy:
                 decision = decision._replace(actions=actor.distribution.most_likely(decision.logits))
             for result, part in zip(results, decision, strict=True):

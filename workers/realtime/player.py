@@ -4,21 +4,22 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from agents.acting import Decision
 from option_flags import EnvironmentOptions
 from workers.policy_inputs import PolicyInputs
 from workers.realtime.inference import RealtimeSetup
 from workers.realtime.schedule import RULES
+from workers.rollout import each_action
 from wrappers.atari import reward_clipping
-from wrappers.delayed_actions import HeldAction
-from wrappers.emulator import Frame
-from wrappers.environment import as_observation
+from wrappers.delayed_actions import Action, HeldAction
+from wrappers.environment import Observation, as_observation
 
 EFFECT, FRAME, START = range(3)  # the order of things that happen at the same time
 LATEST_START = 1.0  # seconds after its time in the schedule; what is more is no part of an inference
@@ -27,7 +28,7 @@ LATEST_START = 1.0  # seconds after its time in the schedule; what is more is no
 class Register(NamedTuple):
     """The action that a game plays, and where it comes from."""
 
-    action: int
+    action: Action
     value: float  # the network's value estimate
     seen: int  # frames of the game before the screen from which the action was chosen
     sequence: int  # the number of the decision
@@ -36,7 +37,7 @@ class Register(NamedTuple):
 class PlayedFrame(NamedTuple):
     """One frame of one game."""
 
-    action: int
+    action: Action
     register: Register | None  # where the action comes from; None for idle actions, but for `repeat`, and for FIRE
     age: int | None  # frames since the screen from which it was chosen
     idle: bool
@@ -52,13 +53,13 @@ class ClockedGame:
     """
 
     def __init__(
-        self, env: gymnasium.Env[Frame, int], uniforms: np.random.Generator, options: EnvironmentOptions
+        self, env: gymnasium.Env[Any, Any], uniforms: np.random.Generator, options: EnvironmentOptions
     ) -> None:
         self._env = env
         self._uniforms = uniforms
         self._held = HeldAction(env, options)
         self._register: Register | None = None
-        self.look: Callable[[], Frame] = env.get_wrapper_attr("look")  # the newest frame; the next look overwrites it
+        self._look: Callable[[], Any] = env.get_wrapper_attr("look")
         self.is_running = False
         self.frames = 0
         self.episode = 0
@@ -73,9 +74,13 @@ class ClockedGame:
         self._register = None
         self._held.clear()
 
-    def draw(self) -> float:
-        """A random number for the next action; 0 while the game pauses."""
-        return self._uniforms.random() if self.is_running else 0.0
+    def look(self) -> Observation:
+        """The newest observation; the next look overwrites it."""
+        return as_observation(self._look())
+
+    def draw(self, shape: tuple[int, ...]) -> NDArray[np.float64] | float:
+        """Random numbers for the next action; 0 while the game pauses."""
+        return self._uniforms.random(shape) if self.is_running else np.zeros(shape)
 
     def act(self, register: Register) -> int:
         """Let an action take effect. Returns the age of its screen, in frames."""
@@ -177,6 +182,7 @@ class RealtimePlayer:
         self._started_at = start
         self._frames = 0  # played so far
         self._inputs = PolicyInputs.at_start(len(games), setup.layout)
+        self._uniforms_of_action = setup.layout.action_shape
         self._state = self._inputs.state
         self._rewards = [0.0] * len(games)
         self._episodes = [-1] * len(games)  # at the latest decision
@@ -220,7 +226,7 @@ class RealtimePlayer:
         self._plan(self._rule.finished(step.started, now), EFFECT, process)
         self._book.decided(step.sequence, decision, version, now - step.started)
         self._state.lstm_state[:] = decision.lstm_state
-        self._state.previous_actions[:] = decision.actions.int()
+        self._state.previous_actions[:] = decision.actions.to(self._state.previous_actions.dtype)
 
     def lost(self, process: int) -> None:
         """A process is gone, and with it the decision that it was making, or that had not taken effect yet."""
@@ -238,12 +244,12 @@ class RealtimePlayer:
     def _start(self, process: int, time: float) -> None:
         for e, game in enumerate(self.games):
             is_new, self._episodes[e] = game.episode != self._episodes[e], game.episode
-            self._inputs.show(e, as_observation(game.look()), starts=is_new)
+            self._inputs.show(e, game.look(), starts=is_new)
             if is_new:
                 self._state.restart(e)
             else:
                 self._state.previous_rewards[e] = self._clip(self._rewards[e])
-        self._inputs.uniforms.numpy()[:] = [game.draw() for game in self.games]
+        self._inputs.uniforms.numpy()[:] = [game.draw(self._uniforms_of_action) for game in self.games]
         self._book.started(self._sequence, self._inputs, self._rewards)
         self._inference.request(process, self._inputs)
         seen = [(game.episode, game.frames) for game in self.games]
@@ -253,7 +259,8 @@ class RealtimePlayer:
 
     def _take_effect(self, step: _Step) -> None:
         assert step.decision is not None
-        choices = zip(step.decision.actions.tolist(), step.decision.values.tolist(), strict=True)
+        actions = each_action(step.decision.actions.clone())  # the process overwrites them while they are played
+        choices = zip(actions, step.decision.values.tolist(), strict=True)
         for e, (action, value) in enumerate(choices):
             game, (episode, frames) = self.games[e], step.seen[e]
             if game.is_running and game.episode == episode:

@@ -174,7 +174,7 @@ def inference_times(config: Config, layout: UnrollLayout, games: int, compute_dt
     times = []
     for _ in range(MEASURED_INFERENCES):
         begun = time.thread_time()
-        actor.act(inputs.pictures, inputs.state, inputs.uniforms)
+        actor.act(inputs.pictures, inputs.state, inputs.uniforms, inputs.vectors)
         times.append(time.thread_time() - begun)
     torch.set_num_threads(threads)
     return times[3:]  # the first ones take longer

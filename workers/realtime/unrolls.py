@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from agents.acting import Decision
 from option_flags import EnvironmentOptions
 from replay.row_layout import Rows
-from replay.unroll_layout import UnrollLayout
+from replay.unroll_layout import UnrollLayout, add_game_info
 from workers.policy_inputs import PolicyInputs, as_stacks
 from workers.realtime.player import Book, PlayedFrame, Register
 from workers.rollout import SeededEnvironment
@@ -159,7 +159,10 @@ class RealtimeUnrolls(Book):
     def _finish_step(self, sequence: int, inputs: PolicyInputs, rewards: Sequence[float]) -> None:
         """Write what is known of a step when the next decision starts, from the frame that this one sees."""
         unroll, t = self._at(sequence)
-        unroll["frames"][:, self._layout.frame_stack + t] = as_stacks(inputs.observations, self._layout)[:, -1]
+        if self._layout.has_pictures:
+            unroll["frames"][:, self._layout.frame_stack + t] = as_stacks(inputs.observations, self._layout)[:, -1]
+        if self._layout.vector_length:
+            unroll["vectors"][:, t + 1] = inputs.vectors
         unroll["seen_rewards"][:, t] = [self._clip(reward) for reward in rewards]
         for e, game in enumerate(self._games):
             unroll["dones"][e, t] = game.episode_over
@@ -170,12 +173,17 @@ class RealtimeUnrolls(Book):
             if self._environments[e].finished_games:
                 finished = self._environments[e].finished_games.popleft()
                 unroll["game_returns"][e, t], unroll["game_lengths"][e, t] = finished.return_, finished.length
+                if self._layout.tells_of_games:
+                    add_game_info(unroll["game_info"][e], finished.info)
 
     def _begin(self, inputs: PolicyInputs) -> None:
         """Open the unrolls whose first decision starts."""
         rows = np.zeros((len(self._games), self._layout.nbytes), np.uint8)
         unroll = self._layout.arrays(rows)
-        unroll["frames"][:, : self._layout.frame_stack] = as_stacks(inputs.observations, self._layout)
+        if self._layout.has_pictures:
+            unroll["frames"][:, : self._layout.frame_stack] = as_stacks(inputs.observations, self._layout)
+        if self._layout.vector_length:
+            unroll["vectors"][:, 0] = inputs.vectors
         unroll["first_lstm_state"][:] = inputs.state.lstm_state
         unroll["first_action"][:] = inputs.state.previous_actions
         unroll["first_reward"][:] = inputs.state.previous_rewards

@@ -20,7 +20,15 @@ from wrappers.any_environment.actions import actions_for
 from wrappers.any_environment.faults import FAILURES, EnvironmentFaultError, ValueFaultError
 from wrappers.any_environment.observations import ObservationReader
 from wrappers.atari import reward_clipping
-from wrappers.environment import FAILED_RESETS, EnvironmentSpec, FinishedGame, Observation, environment_spec
+from wrappers.environment import (
+    FAILED_RESETS,
+    USUAL_RATE,
+    EnvironmentSpec,
+    FinishedGame,
+    Observation,
+    environment_spec,
+    own_rate,
+)
 
 ACTION_MASK, ACTION_MASKS = "action_mask", "action_masks"  # the entry of an `info`, and the method
 MOST_SAID, SAID_NAME = 16, re.compile(GAME_NUMBER)  # numbers that are said of a game, and their names
@@ -63,6 +71,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             can_snapshot=self._saved is not None,
             vector_dtype=self._read.vector_dtype,
             tells_of_games=True,
+            frames_per_second=own_rate(self) or USUAL_RATE,
         )
         self.observation_space = _agent_space(self.spec_for_agent)
         self.may_have_masks = options.action_masks and actions.kind in ("discrete", "product")

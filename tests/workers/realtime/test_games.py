@@ -54,7 +54,7 @@ def test_a_game_pauses_after_its_end_and_its_register_is_empty_in_the_next_one()
     game, actions = make_game(Ending(2), Ending(9, cut=True))
     game.act(Register(UP, 0.0, seen=0, sequence=0))
     assert [frame.ended for frame in play(game, 2)] == [False, True]
-    assert not game.is_running and game.draw() == 0.0
+    assert not game.is_running and game.draw(()) == 0.0
     game.start()
     assert game.is_running and game.episode == 2 and game.frames == 2
     ends = [(frame.ended, frame.cut) for frame in play(game, 9)]

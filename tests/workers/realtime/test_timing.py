@@ -13,7 +13,7 @@ from workers.realtime import timing
 from workers.realtime.timing import MOST_OF_CORES, check_realtime, highest_rate
 from wrappers.atari import make_atari
 
-SMALL = {"interaction": "realtime", "frame_scale_resolution": "36,36"}
+SMALL = {"fps": 60.0, "interaction": "realtime", "frame_scale_resolution": "36,36"}
 
 
 def checked(workers: int = 1, games: int = 1, **options: Any) -> int:
@@ -29,7 +29,7 @@ def checked(workers: int = 1, games: int = 1, **options: Any) -> int:
         ({"inference": "learner"}, "--inference=worker"),
         ({"use_lstm": True}, "--inference_processes=0"),
         ({"use_lstm": True, "inference_processes": 2}, "--inference_processes=2"),
-        ({"fps": 0.0}, "--fps"),
+        ({"fps": -1.0}, "--fps"),
         ({"fps": float("nan")}, "--fps"),
         ({"inference_processes": -1}, "--inference_processes"),
         ({"stagger": "all"}, "--stagger"),
