@@ -202,10 +202,10 @@ class RealtimeOptions(Options):
     topic = "Real time"
 
     fps: float = option(
-        0.0,
+        60.0,
         between(0, 100_000),
-        "With --interaction=realtime: game frames, or steps of another environment, a second. 0: the environment's own "
-        "render_fps, or 60 without one.",
+        "With --interaction=realtime: game frames, or steps of another environment, a second. 0, the default of other "
+        "environments: their own render_fps, or 60 without one.",
         IN_REAL_TIME,
         aliases=("tick_rate",),
     )

@@ -97,7 +97,7 @@ TRIED_WITH_GPU: Mapping[str, Any] = {
     "interaction": "turns",
 }
 # Atari games with Gymnasium's own ids skip frames themselves, and repeat actions by chance as their id says.
-ALE_DEFAULTS: Mapping[str, Any] = {"skipped_frames": 1, "noop_threshold": 0, "episodic_life": False}
+ALE_DEFAULTS: Mapping[str, Any] = {"skipped_frames": 1, "noop_threshold": 0, "episodic_life": False, "fps": 0.0}
 OTHER_DEFAULTS: Mapping[str, Any] = {
     **ALE_DEFAULTS,
     "frames_stacked": 1,

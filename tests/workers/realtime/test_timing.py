@@ -13,7 +13,7 @@ from workers.realtime import timing
 from workers.realtime.timing import MOST_OF_CORES, check_realtime, highest_rate
 from wrappers.atari import make_atari
 
-SMALL = {"fps": 60.0, "interaction": "realtime", "frame_scale_resolution": "36,36"}
+SMALL = {"interaction": "realtime", "frame_scale_resolution": "36,36"}
 
 
 def checked(workers: int = 1, games: int = 1, **options: Any) -> int:
