@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-PROCESS_ID, EXIT_CODE = "pid", "exit_code"  # files in the folder of a program
+EXIT_CODE = "exit_code"  # a file in the folder of a program
 REMOVE_SECONDS = 10.0  # for which processes that end may still write files
 
 
@@ -59,19 +59,13 @@ class GuardedProgram:
         self._to_guard = to_guard
 
     def signal(self, number: int) -> None:
-        """Send a signal to the program, if it runs. 0 only looks whether its guard does."""
+        """Send a signal to the program, if it runs. A BrokenPipeError says that its guard was killed."""
         if self._to_guard is not None:
             os.write(self._to_guard, bytes([number]))
 
     def exit_code(self) -> int | None:
-        """None while the program runs. RuntimeError if its guard was killed; then the program is ended, too."""
-        try:
-            self.signal(0)
-        except BrokenPipeError:
-            with suppress(OSError, ValueError):
-                os.killpg(int((self._folder / PROCESS_ID).read_text()), signal.SIGKILL)
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise RuntimeError("the process that watches it there was killed") from None
+        """None while the program runs. BrokenPipeError if its guard was killed."""
+        self.signal(0)  # which the program does not notice
         ended = self._folder / EXIT_CODE
         code = ended.read_text() if ended.exists() else ""
         return int(code) if code else None
@@ -80,7 +74,6 @@ class GuardedProgram:
 def guard(folder: Path, seconds_to_end: float, words: Sequence[str]) -> None:
     """Run the program, pass signals on, and note its exit code. At the end of the input, end it."""
     program = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
-    (folder / PROCESS_ID).write_text(str(program.pid))
     threading.Thread(target=lambda: (folder / EXIT_CODE).write_text(str(program.wait())), daemon=True).start()
     while received := os.read(0, 1):
         program.send_signal(received[0])

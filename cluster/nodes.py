@@ -1,4 +1,4 @@
-"""A Ray cluster as a process of ours uses it: how it connects, which nodes there are, and calls of actors on them.
+"""A Ray cluster as a process of ours uses it: how it connects, and which nodes there are.
 
 `python -m cluster.nodes <address>` tries to connect, and prints one line of JSON: the head's address, or what is wrong.
 """
@@ -15,16 +15,13 @@ from typing import Any
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError, RayTaskError
-from ray.util.placement_group import PlacementGroup, placement_group_table
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster import node_actor
 from machine.stop_signals import STOP_SIGNALS
 from options.rules import UsageError
 
-ANSWER_SECONDS = 90.0  # after which a node that does not answer has lost its programs
-RETRY_SECONDS = 1.0  # between two calls of an actor to which the network is cut
 EXAMINE_AGAIN_SECONDS = 30.0  # after which a node that was left out is examined again
 
 
@@ -128,36 +125,6 @@ def unique_name(node: Mapping[str, Any], others: Collection[str]) -> str:
     name = str(node.get("NodeName") or node["NodeManagerAddress"])
     numbered = (f"{name}#{number}" for number in range(2, len(others) + 3))
     return name if name not in others else next(each for each in numbered if each not in others)
-
-
-def is_reserved(group: PlacementGroup) -> bool:
-    """Whether what the group needs is reserved now; `PlacementGroup.wait` cannot tell without waiting for a second."""
-    return bool(placement_group_table(group)["state"] == "CREATED")
-
-
-def call_actor(actor: Any, method: str, *arguments: Any) -> Any:
-    """What a method of the object of a NodeActor returns.
-
-    While the network to its node is cut, the method is called again, so it must be one that may be called twice.
-    """
-    deadline = time.monotonic() + ANSWER_SECONDS
-    while True:
-        try:
-            left = max(0.0, deadline - time.monotonic())
-            return ray.get(actor.call.remote(method, *arguments), timeout=left)
-        except ActorUnavailableError:
-            if time.monotonic() > deadline:
-                raise GetTimeoutError from None
-            time.sleep(RETRY_SECONDS)
-
-
-def why_lost(error: RayError, node: str) -> str:
-    """What has happened to a program on the node, of which a call has raised this error."""
-    if isinstance(error, GetTimeoutError):
-        return f"its node {node} did not answer for {ANSWER_SECONDS:g} seconds"
-    if isinstance(error, RayTaskError):  # raised by the node's own code, such as by a full disk there
-        return f"its node {node} could not go on with it ({one_line(error)})"
-    return f"its node {node} has lost it ({type(error).__name__})"
 
 
 def one_line(error: BaseException) -> str:

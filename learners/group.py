@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from agents.gradients import Gradients, Peers, TrainedNetwork
 from agents.network import ActorCritic, NetworkInput, NetworkOutput
-from learners.rank import SILENCE_FACTOR, STORE, LearnerRank
+from learners.rank import FOLDER, SILENCE_FACTOR, STORE, LearnerRank
 from machine.device import choose_device
 from option_flags import Config
 from options.rules import UsageError
@@ -50,6 +51,9 @@ class OneLearner(Peers):
     def guarded(self) -> Iterator[None]:
         yield
 
+    def tell_launcher(self, folder: Path) -> None:
+        """Tell the launcher the run's folder. This learner has none."""
+
     def close(self) -> None:
         """Nothing is connected."""
 
@@ -69,9 +73,9 @@ class LearnerGroup(OneLearner):
         self._gradients: dist.ProcessGroup | None = None
         with self.guarded():
             host, _, port = os.environ.get(STORE, "").rpartition(":")
-            store = TCPStore(host, int(port)) if port else None
+            self._store = TCPStore(host, int(port)) if port else None
             patience = timedelta(seconds=timeout)
-            dist.init_process_group("gloo", store=store, rank=rank.index, world_size=rank.size, timeout=patience)
+            dist.init_process_group("gloo", store=self._store, rank=rank.index, world_size=rank.size, timeout=patience)
 
     def averaging(self, network: ActorCritic) -> TrainedNetwork:
         if next(network.parameters()).device.type == "cuda":
@@ -114,6 +118,10 @@ class LearnerGroup(OneLearner):
             if not is_disconnected:
                 raise
             raise LearnerLostError("another learner has ended, or does not respond") from error
+
+    def tell_launcher(self, folder: Path) -> None:
+        if self._store is not None:  # torchrun has no use for it
+            self._store.set(FOLDER, str(folder))
 
     def close(self) -> None:
         # gloo needs no end, and would wait for learners that have ended already.

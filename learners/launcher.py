@@ -16,7 +16,7 @@ from typing import Any, Protocol, TextIO
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
 
 from learners.group import LearnerLostError
-from learners.rank import LIFELINE, NEWS, STORE
+from learners.rank import FOLDER, LIFELINE, STORE
 from machine.stop_signals import STOP_SIGNALS, stopped_at_start
 from options.command_line import flag_words
 from processes.pool import RunFailedError
@@ -63,22 +63,17 @@ class LearnersHere:
         """Start the program as all learners, or as none."""
         # This process has the port for as long as the learners run, so no other program can take it before they do.
         self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        self._news, *errors = (tempfile.TemporaryFile() for _ in range(learners))  # noqa: SIM115  # closed later
-        self._stderr = [None, *errors]  # the first one has that of this process
+        # The first one has the stderr of this process.
+        self._errors = [tempfile.TemporaryFile() for _ in range(1, learners)]  # noqa: SIM115  # closed later
         lifeline, self._lifeline = os.pipe()  # the learners end when the second one is closed
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
-            for variables, stderr in zip(rank_variables(["here"] * learners, self._store), self._stderr, strict=True):
-                news = f"/dev/fd/{self._news.fileno()}"
-                own = {LIFELINE: str(lifeline), NEWS: news, "GLOO_SOCKET_IFNAME": LOOPBACK}
-                process = subprocess.Popen(
-                    program,
-                    env={**os.environ, **variables, **own},
-                    pass_fds=(lifeline, self._news.fileno()),
-                    process_group=0,
-                    stderr=stderr,
+            places = rank_variables(["here"] * learners, self._store)
+            for variables, stderr in zip(places, [None, *self._errors], strict=True):
+                own = {**os.environ, **variables, LIFELINE: str(lifeline), "GLOO_SOCKET_IFNAME": LOOPBACK}
+                self._processes.append(
+                    subprocess.Popen(program, env=own, pass_fds=(lifeline,), process_group=0, stderr=stderr)
                 )
-                self._processes.append(process)
         except OSError as error:
             self.close()
             raise RunFailedError(f"a learner could not be started ({error.strerror})") from None
@@ -93,21 +88,20 @@ class LearnersHere:
             process.send_signal(number)
 
     def saved_folder(self) -> Path | None:
-        folder = os.fsdecode(os.pread(self._news.fileno(), 4096, 0))
-        return Path(folder) if folder and numbered_checkpoints(Path(folder) / CHECKPOINTS) else None
+        folder = told_folder(self._store)
+        return folder if folder is not None and numbered_checkpoints(folder / CHECKPOINTS) else None
 
     def errors(self) -> bytes:
-        written = (os.pread(file.fileno(), MOST_ERRORS, 0) for file in self._stderr if file is not None)
-        return next((text for text in written if text), b"")
+        written = (os.pread(file.fileno(), MOST_ERRORS, 0) for file in self._errors)
+        return next(filter(None, written), b"")
 
     def close(self) -> None:
         self.signal(signal.SIGKILL)
         for process in self._processes:
             process.wait()
         os.close(self._lifeline)
-        for file in (self._news, *self._stderr):
-            if file is not None:
-                file.close()
+        for file in self._errors:
+            file.close()
 
 
 def start_here(learners: int) -> Start:
@@ -129,6 +123,11 @@ def rank_variables(nodes: Sequence[str], store: TCPStore) -> list[dict[str, str]
         }
         for rank, node in enumerate(nodes)
     ]
+
+
+def told_folder(store: TCPStore) -> Path | None:
+    """The run's folder, as soon as the first learner has made it."""
+    return Path(store.get(FOLDER).decode()) if store.check([FOLDER]) else None
 
 
 class Launcher:

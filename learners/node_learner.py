@@ -9,7 +9,6 @@ import psutil
 import ray
 
 from cluster.guarded_program import GuardedProgram
-from learners.rank import NEWS
 from run_files.run_folder import CHECKPOINTS, numbered_checkpoints, write_atomically
 
 END_SECONDS = 60.0  # that a learner has to save and end after its actor has ended
@@ -20,7 +19,6 @@ class State(NamedTuple):
     exit_code: int | None
     output: bytes  # since the last call
     errors: bytes
-    folder: str  # of the run, as soon as it is there; only the first learner tells it
 
 
 class NodeLearner(GuardedProgram):
@@ -30,9 +28,7 @@ class NodeLearner(GuardedProgram):
         """`cwd` is where the user is. A node without this folder has its own results in its checkout."""
         super().__init__("rl_learner_", uses_gpus)
         self._cwd = Path(cwd) if os.access(cwd, os.W_OK | os.X_OK) else Path.cwd()
-        self._output, self._errors, self._news = (self._folder / name for name in ("output", "errors", "news"))
-        for file in (self._output, self._errors, self._news):
-            file.touch()
+        self._output, self._errors = self._folder / "output", self._folder / "errors"
         self._bytes_read = {self._output: 0, self._errors: 0}
 
     def gpus(self) -> str:
@@ -41,7 +37,7 @@ class NodeLearner(GuardedProgram):
 
     def start(self, words: list[str], variables: Mapping[str, str]) -> None:
         """Start main.py with these words, and with these environment variables."""
-        variables = {**self._network(), **variables, NEWS: str(self._news)}
+        variables = {**self._network(), **variables}
         self.start_program(["main.py", *words], self._cwd, (self._output, self._errors), variables, END_SECONDS)
 
     def _network(self) -> dict[str, str]:
@@ -54,7 +50,7 @@ class NodeLearner(GuardedProgram):
 
     def state(self) -> State:
         code = self.exit_code()
-        return State(code, self._new_bytes(self._output), self._new_bytes(self._errors), self._news.read_text())
+        return State(code, self._new_bytes(self._output), self._new_bytes(self._errors))
 
     def _new_bytes(self, path: Path) -> bytes:
         with path.open("rb") as file:

@@ -5,13 +5,12 @@ import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 # Set by our launcher for each learner, and by torchrun.
 NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 LIFELINE = "RL_LEARNERS_LIFELINE"  # a pipe that closes when the launcher ends
 STORE = "RL_LEARNERS_STORE"  # host:port of our launcher, where the learners find each other
-NEWS = "RL_LEARNERS_NEWS"  # the path of a file that the launcher reads, for the name of the run's folder
+FOLDER = "run_folder"  # in that store, for the launcher
 SILENCE_FACTOR = 5  # a learner may be silent so many times as long as a worker: it saves replays meanwhile
 
 
@@ -46,9 +45,3 @@ def end_with_launcher() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def tell_folder(folder: Path) -> None:
-    """Tell the launcher the run's folder."""
-    if path := os.environ.get(NEWS):
-        Path(path).write_bytes(os.fsencode(folder))

@@ -1,6 +1,7 @@
 """One run on a node of a Ray cluster: the object that its actor owns."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,9 +30,6 @@ class NodeJob(GuardedProgram):
         """Where the run's files are."""
         return str(self._files)
 
-    def make_folder(self, name: str) -> None:
-        (self._files / name).mkdir(parents=True, exist_ok=True)
-
     def write(self, name: str, offset: int, content: bytes) -> None:
         """Write a part of a file; the parts come in order."""
         path = self._files / name
@@ -47,8 +45,13 @@ class NodeJob(GuardedProgram):
 
     def state(self) -> tuple[int | None, dict[str, Stamp]]:
         """The exit code, or None while it runs; then all files, as they were not before that."""
-        code = self.exit_code()
-        return code, dict(self._stamps(self._files))
+        code, stamps = self.exit_code(), dict[str, Stamp]()
+        for folder, _, names in os.walk(self._files):
+            for path in (Path(folder, name) for name in names if not name.endswith(".tmp")):
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    if not path.is_symlink():
+                        stamps[str(path.relative_to(self._files))] = _stamp(path.stat())
+        return code, stamps
 
     def read(self, name: str, stamp: Stamp | None, offset: int, count: int) -> bytes | None:
         """A part of a file. None if the file has changed since it had this stamp; without one, it may change."""
@@ -60,20 +63,6 @@ class NodeJob(GuardedProgram):
                 return file.read(count)
         except FileNotFoundError:
             return None
-
-    def _stamps(self, folder: Path) -> list[tuple[str, Stamp]]:
-        found: list[tuple[str, Stamp]] = []
-        for path in folder.iterdir():
-            if path.is_symlink():
-                continue
-            if path.is_dir():
-                found += self._stamps(path)
-            elif not path.name.endswith(".tmp"):
-                try:
-                    found.append((str(path.relative_to(self._files)), _stamp(path.stat())))
-                except FileNotFoundError:  # removed meanwhile
-                    continue
-        return found
 
 
 def _stamp(status: os.stat_result) -> Stamp:

@@ -35,12 +35,7 @@ class RunFilesTransfer:
         self._copied: dict[str, Stamp] = {}
 
     def send(self, parent: Path | None) -> None:
-        """Send what a run needs to continue: the checkpoint of the parent, and the figures of all earlier starts.
-
-        The folders of all earlier starts are made there, so that the new one gets another name.
-        """
-        for name in self._earlier:
-            self._call("make_folder", name)
+        """Send what a run needs to continue: the checkpoint of the parent, and the figures of all earlier starts."""
         for run in run_folders(self._folder):
             remove_abandoned(run / CHECKPOINTS)  # half of a file, from a sweep that was killed
             for path in sorted(run.iterdir()):

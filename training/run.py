@@ -17,7 +17,6 @@ from agents.spaces import read_spec, settle_fps, unroll_layout
 from cluster.check import check_cluster, check_combinations
 from learners.agreement import Agreement, GroupAgreement
 from learners.group import LearnerGroup, OneLearner, agreed
-from learners.rank import tell_folder
 from learners.shares import folder_of, parent_of, part_of, use_own_cores
 from machine.capacity import bytes_of_processes, check_memory, format_bytes
 from machine.machine_setup import Machine, prepare_machine, settle_seed
@@ -190,7 +189,7 @@ def folder_of_run(run: Run) -> Iterator[Path]:
     learners, rank = run.learners, run.rank
     if rank.is_first:
         folder = make_run_folder(run)
-        tell_folder(folder)
+        learners.tell_launcher(folder)
         learners.from_first(str(folder))
     else:
         folder = folder_of(rank, Path(learners.from_first(None)))

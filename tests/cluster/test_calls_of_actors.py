@@ -8,10 +8,10 @@ import pytest
 pytest.importorskip("ray")
 
 import ray
-from ray.exceptions import ActorUnavailableError, GetTimeoutError
+from ray.exceptions import ActorUnavailableError
 
 from cluster import run_state
-from cluster.nodes import ANSWER_SECONDS, call_actor
+from cluster.node_programs import ANSWER_SECONDS, NodeProgram, ProgramLostError
 from cluster.run_state import RunBoard, RunState
 
 
@@ -39,7 +39,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         now[0] += seconds
 
     monkeypatch.setattr(ray, "get", get)
-    monkeypatch.setattr("cluster.nodes.time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    monkeypatch.setattr("cluster.node_programs.time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     return now
 
 
@@ -58,12 +58,12 @@ class Adder:
 
 @pytest.mark.parametrize("seconds", [0.0, 10.0, ANSWER_SECONDS - 1])
 def test_a_call_outlasts_a_short_cut(now: list[float], seconds: float) -> None:
-    assert call_actor(Handle(Adder(now, now[0] + seconds)), "add", 1, 2) == 3
+    assert NodeProgram(Handle(Adder(now, now[0] + seconds)), "a").call("add", 1, 2) == 3
 
 
 def test_a_long_cut_is_no_answer(now: list[float]) -> None:
-    with pytest.raises(GetTimeoutError):
-        call_actor(Handle(Adder(now, now[0] + 10 * ANSWER_SECONDS)), "add", 1, 2)
+    with pytest.raises(ProgramLostError, match=f"^its node a did not answer for {ANSWER_SECONDS:g} seconds$"):
+        NodeProgram(Handle(Adder(now, now[0] + 10 * ANSWER_SECONDS)), "a").call("add", 1, 2)
 
 
 @pytest.fixture

@@ -16,17 +16,15 @@ from learners.launcher import Launcher, LearnersHere, start_here
 from machine.stop_signals import STOP_SIGNALS
 from processes.pool import RunFailedError
 
-# The first learner prints its flags and has a checkpoint. A run that is resumed ends at once, in good order.
+# In the second start, all learners end at once, in good order.
 PROGRAM = """
 import os, pathlib, sys, time
 rank = int(os.environ["RANK"])
+first = pathlib.Path(__file__).with_name(f"first_{{rank}}")
 if rank == 0:
     print(*sys.argv[1:], flush=True)
-    saved = pathlib.Path(__file__).parent / "run" / "checkpoints"
-    saved.mkdir(parents=True, exist_ok=True)
-    (saved / "checkpoint_0000000007.pt").touch()
-    pathlib.Path(os.environ["RL_LEARNERS_NEWS"]).write_bytes(os.fsencode(saved.parent))
-if "--op_mode=train_w_load" not in sys.argv:
+if not first.exists():
+    first.touch()
     exec({does}[rank])
 """
 IS_LOST, HANGS = f"sys.exit({LearnerLostError.exit_code})", "time.sleep(1000)"
@@ -51,14 +49,14 @@ def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *does: str, restarts: int
 
 
 @pytest.mark.parametrize(("does", "lost"), [((IS_LOST, DIES), "1"), ((DIES, IS_LOST), "0"), ((IS_LOST, HANGS), "1")])
-def test_lost_learners_start_again_from_the_last_checkpoint(
+def test_lost_learners_start_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], does: tuple[str, ...], lost: str
 ) -> None:
     assert run(monkeypatch, tmp_path, *does) == 0
     assert capfd.readouterr().out == (
         "--op_mode=train --lr=0.5\n"
-        f"learner {lost} was lost: all learners start again from the last checkpoint\n"
-        f"--op_mode=train_w_load --load_model_url={tmp_path / 'run'} --lr=0.5\n"
+        f"learner {lost} was lost: all learners start again from the beginning, because nothing was saved yet\n"
+        "--op_mode=train --lr=0.5\n"
     )
 
 
@@ -93,9 +91,9 @@ def test_no_learner_goes_on_where_another_cannot_start(monkeypatch: pytest.Monke
 class FakeLearners:
     """Two learners that end after so many looks at them, or after a signal."""
 
-    def __init__(self, looks: int, *codes: int) -> None:
+    def __init__(self, looks: int, *codes: int, saved: Path | None = None) -> None:
         self.signals: list[int] = []
-        self._looks, self._codes = looks, codes
+        self._looks, self._codes, self._saved = looks, codes, saved
 
     def exit_codes(self) -> list[int | None]:
         self._looks -= 1
@@ -105,13 +103,28 @@ class FakeLearners:
         self.signals.append(number)
 
     def saved_folder(self) -> Path | None:
-        return None
+        return self._saved
 
     def errors(self) -> bytes:
         return b""
 
     def close(self) -> None:
         pass
+
+
+def test_learners_that_have_saved_start_from_the_last_checkpoint(capfd: pytest.CaptureFixture[str]) -> None:
+    lost, saved = LearnerLostError.exit_code, Path("results/run")
+    learners = [FakeLearners(1, lost, -9, saved=saved), FakeLearners(1, 0, 0)]
+    started: list[Any] = []
+
+    def start(flags: Any, is_stopping: Any) -> FakeLearners:
+        started.append(flags)
+        return learners.pop(0)
+
+    assert Launcher(start, 3, 600.0).run({"op_mode": "train", "lr": 0.5}) == 0
+    assert started[1] == {"op_mode": "train_w_load", "load_model_url": str(saved), "lr": 0.5}
+    said = "learner 1 was lost: all learners start again from the last checkpoint\n"
+    assert capfd.readouterr().out == said
 
 
 @pytest.mark.parametrize(("looks", "starts"), [([1] * 9, 3), ([1, 8, 1, 1, 1, 1], 4)])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -26,7 +27,6 @@ def save(*_):
         sys.exit(int(sys.argv[1]))
 signal.signal(signal.SIGTERM, save)
 print("rank", os.environ["RANK"], flush=True)
-pathlib.Path(os.environ["RL_LEARNERS_NEWS"]).write_text("results/run")
 while True:
     time.sleep(1000)
 """
@@ -37,9 +37,9 @@ from learners import node_learner
 node_learner.END_SECONDS = float(sys.argv[2])
 learner = node_learner.NodeLearner(False, os.getcwd())
 learner.start([sys.argv[1]], {"RANK": "3"})
-while not (state := learner.state()).folder:
+while not learner.state().output:
     pass
-print(state.folder, flush=True)
+print("started", flush=True)
 sys.stdin.read()
 os._exit(9)
 """
@@ -65,11 +65,10 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def node(checkout: Path) -> Iterator[NodeLearner]:
     learner = NodeLearner(False, str(checkout))
     learner.start(["0"], {"RANK": "3"})
-    output = b""
-    while not (state := learner.state()).folder:
-        output += state.output
-    assert output + state.output + learner.state().output == b"rank 3\n", "each byte is returned once"
-    assert state.folder == "results/run" and state.exit_code is None
+    while not (state := learner.state()).output:
+        pass
+    output = state.output + learner.state().output
+    assert (output, state.exit_code) == (b"rank 3\n", None), "each byte is returned once"
     program = program_of(checkout)
     guard = program.parent()
     yield learner
@@ -79,8 +78,15 @@ def node(checkout: Path) -> Iterator[NodeLearner]:
 
 
 def program_of(checkout: Path) -> psutil.Process:
-    (file,) = checkout.glob("rl_learner_*/pid")
-    return psutil.Process(int(file.read_text()))
+    """The learner: its program, without its guard."""
+    (found,) = (each for each in psutil.process_iter() if words_of(each)[1:2] == [str(checkout / "main.py")])
+    return found
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
 
 
 @pytest.mark.parametrize(("does", "seconds"), [("0", 60.0), ("hangs", 0.2)])
@@ -90,7 +96,7 @@ def test_it_saves_and_ends_when_its_actor_ends(checkout: Path, does: str, second
     words = [sys.executable, "-c", ACTOR, does, str(seconds)]
     actor = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with actor:
-        assert actor.stdout is not None and actor.stdout.readline() == "results/run\n"
+        assert actor.stdout is not None and actor.stdout.readline() == "started\n"
         program = program_of(checkout)
         actor.kill()
     wait_for(lambda: not program.is_running())
@@ -108,21 +114,13 @@ def test_a_signal_and_the_exit_code_reach_the_other_side_and_a_repeated_start_st
     assert node.state().exit_code == 0 and (checkout / "saved").exists()
 
 
-def test_it_ends_without_its_guard(node: NodeLearner, checkout: Path) -> None:
-    program = program_of(checkout)
-    guard = program.parent()
+def test_without_its_guard_it_is_lost(node: NodeLearner, checkout: Path) -> None:
+    guard = program_of(checkout).parent()
     assert guard is not None and "guarded_program.py" in " ".join(guard.cmdline())
     guard.kill()
-
-    def is_noticed() -> bool:
-        try:
-            node.state()
-        except RuntimeError:
-            return True
-        return False
-
-    wait_for(is_noticed)
-    wait_for(lambda: not program.is_running() or program.status() == psutil.STATUS_ZOMBIE)
+    psutil.wait_procs([guard], timeout=60)
+    with pytest.raises(BrokenPipeError):
+        node.state()
 
 
 def test_a_node_without_the_folder_of_the_user_uses_its_checkout(checkout: Path) -> None:

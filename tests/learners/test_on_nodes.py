@@ -13,47 +13,44 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 pytest.importorskip("ray")
 
 import ray
-from ray.exceptions import RayActorError
 
-from learners import on_nodes
+from cluster.node_programs import ProgramLostError
+from cluster.nodes import Node
 from learners.launcher import rank_variables
 from learners.node_learner import NodeLearner, State, newest_checkpoint
-from learners.on_nodes import LOST, LearnersOnNodes, Room, SeatedLearner, choose_seats, copy_checkpoint
+from learners.on_nodes import LOST, LearnersOnNodes, copy_checkpoint, learner_needs
 
-EQUAL = [Room("a", 8, 8), Room("b", 8, 8), Room("c", 8, 8)]
+
+def nodes(*cpus_and_gpus: tuple[int, int]) -> list[Node]:
+    return [Node(str(index), cpus=cpus, gpus=gpus) for index, (cpus, gpus) in enumerate(cpus_and_gpus)]
 
 
 @pytest.mark.parametrize(
-    ("learners", "own", "seats"),
+    ("cluster", "learners", "cpus"),
     [
-        (2, "b", [("b", 8), ("a", 8)]),
-        (3, "c", [("c", 8), ("a", 8), ("b", 8)]),
-        (4, "a", [("a", 4), ("a", 4), ("b", 8), ("c", 8)]),
-        (2, "a head without CPUs", [("a", 8), ("b", 8)]),
+        (nodes((8, 0), (8, 0), (8, 0)), 3, 8),
+        (nodes((8, 0), (8, 0), (8, 0)), 4, 4),
+        (nodes((2, 0), (32, 0)), 2, 16),  # both on the large one
+        (nodes((0, 0), (1, 0)), 1, 1),
     ],
 )
-def test_learners_are_spread_and_the_first_is_where_the_user_is(
-    learners: int, own: str, seats: list[tuple[str, int]]
-) -> None:
-    assert choose_seats(EQUAL, learners, own) == seats
-
-
-def test_a_large_node_gets_more_learners_than_a_small_one() -> None:
-    rooms = [Room("small", 2, 2), Room("large", 32, 32)]
-    assert choose_seats(rooms, 2, "elsewhere") == [("large", 16), ("large", 16)]
-    assert choose_seats(rooms, 2, "small") == [("small", 2), ("large", 32)]
+def test_each_learner_gets_as_many_cpus_as_all_can_have(cluster: list[Node], learners: int, cpus: int) -> None:
+    assert learner_needs(cluster, learners, "cpu") == [{"CPU": cpus}] * learners
 
 
 def test_a_node_gets_no_more_learners_than_it_has_gpus() -> None:
-    rooms = [Room("a", 16, 2), Room("b", 64, 0), Room("c", 1, 1)]
-    assert choose_seats(rooms, 3, "b") == [("a", 8), ("a", 8), ("c", 1)]
+    cluster = nodes((16, 2), (64, 0), (1, 1))
+    assert learner_needs(cluster, 2, "auto") == [{"CPU": 8, "GPU": 1}] * 2
+    assert learner_needs(cluster, 3, "cuda") == [{"CPU": 1, "GPU": 1}] * 3
+    assert learner_needs(cluster, 4, "auto") == []
+    assert learner_needs(cluster, 4, "cpu") == [{"CPU": 16}] * 4
 
 
 def test_ranks_are_those_of_torchrun() -> None:
-    found = rank_variables(["a", "a", "c"], TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False))
+    found = rank_variables(["a", "c", "a"], TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False))
     assert [place["RANK"] for place in found] == ["0", "1", "2"]
-    assert [place["LOCAL_RANK"] for place in found] == ["0", "1", "0"]
-    assert [place["LOCAL_WORLD_SIZE"] for place in found] == ["2", "2", "1"]
+    assert [place["LOCAL_RANK"] for place in found] == ["0", "0", "1"]
+    assert [place["LOCAL_WORLD_SIZE"] for place in found] == ["2", "1", "2"]
     assert {place["WORLD_SIZE"] for place in found} == {"3"}
     assert len({(place["MASTER_ADDR"], place["MASTER_PORT"]) for place in found}) == 1
 
@@ -117,29 +114,37 @@ def test_nothing_is_copied_where_all_see_the_same_folder(here_and_two_nodes: lis
     assert copy(here_and_two_nodes, url="nowhere") == []
 
 
+class Program:
+    """In place of a NodeProgram: a learner that is at work and then done, on a node that may be gone."""
+
+    def __init__(self, node: str, is_gone: bool) -> None:
+        self.node, self.is_gone, self.has_ended = node, is_gone, False
+        self.states = [State(None, b"at work\n", b""), State(0, b"done\n", b"")]
+
+    def call(self, method: str, *_: Any) -> Any:
+        if method == "state" and self.is_gone:
+            raise ProgramLostError(f"its node {self.node} has lost it")
+        return self.states.pop(0) if method == "state" else ""
+
+    def send(self, *_: Any) -> None:
+        pass
+
+    def end(self) -> None:
+        self.has_ended = True
+
+
 def test_a_learner_whose_node_is_gone_is_lost(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    states = [State(None, b"at work\n", b"", "results/run"), State(0, b"done\n", b"", "results/run")]
-    killed: list[str] = []
-
-    def answer(node: str, method: str) -> State:
-        if node == "b":
-            raise RayActorError
-        return states.pop(0)
-
-    monkeypatch.setattr(on_nodes, "call_actor", lambda actor, method: answer(actor.node, method))
-    monkeypatch.setattr(on_nodes, "RunState", lambda begun: SimpleNamespace(exchange=lambda *_: []))
     monkeypatch.setattr(ray, "wait", lambda *signals, **_: None)
-    monkeypatch.setattr(ray, "kill", lambda actor: killed.append(actor.node))
-    calls = SimpleNamespace(remote=lambda *_: None)
-    learners = [SeatedLearner(rank, node, SimpleNamespace(node=node, call=calls)) for rank, node in enumerate("ab")]
-    unused: Any = None
-    with closing(LearnersOnNodes(learners, [], unused)) as started:
-        started.watch()
+    programs: Any = [Program("a", is_gone=False), Program("b", is_gone=True)]
+    room: Any = SimpleNamespace(needs=[{"CPU": 2}, {"CPU": 1}], release=lambda: None)
+    with closing(LearnersOnNodes(programs, room)) as started:
+        started.start({})
         while None in (codes := started.exit_codes()):
             time.sleep(0.01)
-    assert codes == [0, LOST] and killed == ["a", "b"]
-    printed = capfd.readouterr().out
-    lost = "learner 1: its node b has lost it (RayActorError)\n"
+    assert codes == [0, LOST] and all(program.has_ended for program in programs)
+    starts = "node a: learner 0 with 2 CPUs\nnode b: learner 1 with 1 CPU\n"
+    printed = capfd.readouterr().out.removeprefix(starts)
+    lost = "learner 1: its node b has lost it\n"
     assert lost in printed and printed.replace(lost, "") == "at work\ndone\n"

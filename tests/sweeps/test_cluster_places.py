@@ -10,10 +10,12 @@ pytest.importorskip("ray")
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
+from cluster import node_programs
 from cluster.node_actor import ROOT
-from cluster.nodes import ANSWER_SECONDS, Node
+from cluster.node_programs import ANSWER_SECONDS
+from cluster.nodes import Node
 from sweeps import cluster_places
-from sweeps.cluster_places import ClusterJob, ClusterPlaces
+from sweeps.cluster_places import ClusterPlaces
 from tests.ports import free_ports
 from tests.sweeps.cluster_sweep import CPUS
 from tests.sweeps.fake_sweeps import command, run_sweep, wait_until
@@ -31,11 +33,11 @@ class FakeCluster:
         self.reserved: list[Group] = []
         self.asked: list[tuple[Any, Any]] = []
         monkeypatch.setattr(cluster_places, "ClusterNodes", lambda *_: self)
-        monkeypatch.setattr(cluster_places, "placement_group", self._reserve)
-        monkeypatch.setattr(cluster_places, "remove_placement_group", self._remove)
-        monkeypatch.setattr(cluster_places, "is_reserved", Group.is_reserved)
-        monkeypatch.setattr(cluster_places, "placement_group_table", lambda _: {"bundles_to_node_id": {0: "ab"}})
-        monkeypatch.setattr(cluster_places, "PlacementGroupSchedulingStrategy", lambda group, index: group)
+        monkeypatch.setattr(node_programs, "placement_group", self._reserve)
+        monkeypatch.setattr(node_programs, "remove_placement_group", self._remove)
+        monkeypatch.setattr(node_programs, "placement_group_table", Group.table)
+        monkeypatch.setattr(node_programs, "PlacementGroupSchedulingStrategy", lambda group, index: group)
+        monkeypatch.setattr(ray, "kill", lambda actor: None)
 
     @property
     def usable(self) -> dict[str, Node]:
@@ -57,31 +59,33 @@ class Group:
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
 
-    def is_reserved(self) -> bool:
+    def table(self) -> dict[str, Any]:
         if self not in self._cluster.reserved and len(self._cluster.reserved) < self._cluster.free:
             self._cluster.reserved.append(self)
-        return self in self._cluster.reserved
+        state = "CREATED" if self in self._cluster.reserved else "PENDING"
+        return {"state": state, "bundles_to_node_id": {0: "ab"}}
 
 
 class FakeActor:
-    """Takes the place of Ray's class of actors, and of an actor. Each call of it raises `error`."""
+    """Takes the place of Ray's class of actors, and of an actor. Each call of it raises `error`, as in Ray's `get`."""
 
     error: Exception = RayError()
+
+    @property
+    def call(self) -> "FakeActor":
+        return self
 
     def options(self, **_: Any) -> "FakeActor":
         return self
 
-    def remote(self, *_: Any) -> "FakeActor":
+    def remote(self, method: str, *_: Any) -> "FakeActor":
+        if method == "folder":
+            raise self.error
         return self
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    def call(actor: FakeActor, *_: Any) -> None:
-        raise actor.error
-
-    monkeypatch.setattr(ray, "kill", lambda actor: None)
-    monkeypatch.setattr(cluster_places, "call_actor", call)
     return FakeCluster(monkeypatch)
 
 
@@ -93,7 +97,7 @@ def make_places(most: int | None = None, **needs: float) -> ClusterPlaces:
 def test_runs_start_while_ray_has_room(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int | None, runs: int
 ) -> None:
-    monkeypatch.setattr(ClusterJob, "start", lambda *_: None)  # it would end at once
+    monkeypatch.setattr(cluster_places.ClusterJob, "_follow", lambda *_: None)  # it would free its room at once
     places, jobs = make_places(most), list[Any]()
     while places.has_room(len(jobs)):
         jobs.append(places.start(tmp_path, {}))
