@@ -98,6 +98,7 @@ def test_the_presets_are_understood() -> None:
         assert parse([f"--flagfile={preset}"]) != Config()
 
 
+@pytest.mark.slow
 def test_the_sweeps_are_understood() -> None:
     sweeps = sorted((ROOT / "docs" / "sweeps").glob("*.json"))
     assert sweeps

@@ -58,6 +58,7 @@ def test_imports_go_down_only(module: str) -> None:
         assert other == own or ROWS[other] > ROWS[own] or (own, other) in EXCEPTIONS, f"{module} imports {name}"
 
 
+@pytest.mark.slow
 def test_no_modules_need_each_other_to_be_loaded() -> None:
     graph = {name: set(imported(path, in_functions=False)) for name, path in MODULES.items()}
     tuple(TopologicalSorter(graph).static_order())  # an error names a circle

@@ -43,6 +43,7 @@ def random_state(lstm_size: int, environments: int = ENVIRONMENTS) -> ActorState
 
 @torch.inference_mode()
 @pytest.mark.parametrize("lstm_size", [0, 5])
+@pytest.mark.slow
 def test_actor_and_learner_compute_the_same_outputs_from_an_unroll(lstm_size: int) -> None:
     """Three unrolls in a row, as a worker plays them: episodes end within, between and at the start of unrolls."""
     layout = UnrollLayout(

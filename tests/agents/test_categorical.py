@@ -18,6 +18,7 @@ ALMOST_ONE = float(np.nextafter(1.0, 0.0))
     seed=st.integers(0, 2**31),
     double=st.booleans(),
 )
+@pytest.mark.slow
 def test_entropy_and_kl_match_their_definitions(actions: int, spread: float, seed: int, double: bool) -> None:
     rng = np.random.default_rng(seed)
     dtype = np.float64 if double else np.float32

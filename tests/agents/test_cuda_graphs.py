@@ -34,6 +34,7 @@ def record(compute: Callable[[], Any]) -> Recording[Any]:
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
+@pytest.mark.slow
 def test_the_updates_are_the_same(loss: LossOptions) -> None:
     loss = dataclasses.replace(loss, entropy_loss_end_weight=0.0)
     recorded, plain = (make_learner(loss, OPTIMIZERS[0], LSTM_LAYOUT, 9, record=one) for one in (record, None))
@@ -42,6 +43,7 @@ def test_the_updates_are_the_same(loss: LossOptions) -> None:
 
 
 @every_layout
+@pytest.mark.slow
 def test_so_they_are_for_all_observations_and_actions(layout: UnrollLayout) -> None:
     recorded, plain = (learner_of(layout, optimizer=OPTIMIZERS[1], record=one) for one in (record, None))
     assert_same_updates(recorded, plain, [played(layout, network_of(layout, seed=1), 6, seed) for seed in range(6)])

@@ -314,6 +314,7 @@ def test_with_another_loss_before_the_target_begins_as_the_network() -> None:
     assert "target" not in before.state_dict()
 
 
+@pytest.mark.slow
 def test_repeated_updates_make_an_action_of_positive_advantage_no_more_likely_than_the_clip_allows() -> None:
     """One batch over and over: the mean ratio to a fixed target stops near 1 + ε, where V-trace's goes on."""
     options = LossOptions(

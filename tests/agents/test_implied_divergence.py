@@ -54,6 +54,7 @@ def slow_product(target: Array, behaviour: Array, sizes: tuple[int, ...], rho_ba
     seed=st.integers(0, 2**31),
     rho_bar=st.sampled_from([0.5, 1.0, 2.0]),
 )
+@pytest.mark.slow
 def test_small_products_are_enumerated(sizes: tuple[int, ...], seed: int, rho_bar: float) -> None:
     target, behaviour = near(Categorical(sizes), seed, 0.7)
     found = Categorical(sizes).implied_divergence(target[:4], behaviour[:4], rho_bar)
@@ -84,6 +85,7 @@ def integrated(target: torch.Tensor, behaviour: torch.Tensor, rho_bar: float) ->
 
 @pytest.mark.parametrize("rho_bar", [0.7, 1.0, 2.0])
 @pytest.mark.parametrize("distance", [0.1, 0.5])
+@pytest.mark.slow
 def test_of_one_real_number_it_is_near_the_integral(rho_bar: float, distance: float) -> None:
     target, behaviour = near(DiagonalGaussian(1), 1, distance)
     found = DiagonalGaussian(1).implied_divergence(target, behaviour, rho_bar).numpy()
@@ -92,6 +94,7 @@ def test_of_one_real_number_it_is_near_the_integral(rho_bar: float, distance: fl
 
 
 @pytest.mark.parametrize("distance", [0.1, 0.3])
+@pytest.mark.slow
 def test_of_many_real_numbers_it_is_near_the_mean_over_many_actions(distance: float) -> None:
     policy = DiagonalGaussian(6)
     target, behaviour = near(policy, 2, distance)

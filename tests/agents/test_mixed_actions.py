@@ -19,6 +19,7 @@ def parts(policy: Mixed, seed: int, *shape: int) -> tuple[torch.Tensor, torch.Te
 
 @settings(deadline=None)
 @given(sizes=SIZES, dimensions=st.integers(1, 3), seed=st.integers(0, 2**31))
+@pytest.mark.slow
 def test_it_is_the_product_of_its_parts(sizes: tuple[int, ...], dimensions: int, seed: int) -> None:
     policy = Mixed(Categorical(sizes), DiagonalGaussian(dimensions))
     (p1, p2), (q1, q2) = parts(policy, seed, 4), parts(policy, seed + 1, 4)

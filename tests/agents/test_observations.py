@@ -75,6 +75,7 @@ def test_the_network_is_chosen_by_the_observation() -> None:
 @pytest.mark.parametrize("shape", [(4, 10, 10), (9, 7, 7), (1, 1, 1), (2, 5, 30), (4, 84, 84), (3, 128, 128)])
 @pytest.mark.parametrize("vector", [0, 3])
 @pytest.mark.parametrize("name", ["small_conv", "tiny_conv"])
+@pytest.mark.slow
 def test_small_convolutions_take_pictures_of_any_size(name: str, shape: tuple[int, int, int], vector: int) -> None:
     if name == "tiny_conv" and min(shape[1:]) < 5:
         with pytest.raises(UsageError, match="too small for --network=tiny_conv"):

@@ -60,6 +60,7 @@ def assert_same_weights(learner: Learner, other: Learner) -> None:
         (3, 1, 5, 12, 12),  # no batch is used twice
     ],
 )
+@pytest.mark.slow
 def test_a_batch_is_computed_once_in_each_period_and_no_bit_changes(
     batches: int, uses: int, period: int, updates: int, passes: int
 ) -> None:

@@ -148,6 +148,7 @@ def test_short_delays_of_sequential_interaction_are_those_of_asynchronous(option
     assert arm_of(EnvironmentOptions(**options)) == arm
 
 
+@pytest.mark.slow
 def test_two_games_are_drawn_and_their_table_has_all_arms(tmp_path: Path) -> None:
     write_archive(tmp_path / "runs.jsonl.gz", [*RUNS, run("turns", 0, 7.0, env="KrullNoFrameskip-v4")])
     games = by_game(usable(read_histories(tmp_path / "runs.jsonl.gz"))[0])

@@ -22,6 +22,8 @@ from tests.benchmarks.peer_table import OWN, result_lines
 from tests.benchmarks.peers import RUNS, Run, finished, main, own_command, peer_command, plan, row_of
 from tests.benchmarks.runs import ROOT
 
+pytestmark = pytest.mark.slow
+
 LINE = {"seconds": 1.0, "agent_steps": 40, "return_mean": None, "games": 0}
 
 

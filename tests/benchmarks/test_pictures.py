@@ -18,11 +18,13 @@ from tests.reports.statuses import STATUS, changed
 
 
 @pytest.mark.parametrize("name", IN_PNG)
+@pytest.mark.slow
 def test_a_picture_shows_what_the_program_shows_today(name: str, tmp_path: Path) -> None:
     """If not, `python -m tests.benchmarks.pictures` draws it anew."""
     assert panels_of(PICTURES / f"{name}.png") == panels_today(name, kept_run(tmp_path))
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_display_is_what_the_program_shows_today(tmp_path: Path) -> None:
     today = console_svg(kept_run(tmp_path), DISPLAY_STEPS).decode()
     assert words_of((PICTURES / "console.svg").read_text(encoding="utf-8")) == words_of(today)

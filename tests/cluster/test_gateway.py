@@ -98,6 +98,7 @@ class Link:
         self.outstanding += 1
 
 
+@pytest.mark.slow
 def test_nodes_are_asked_for_what_is_wanted_and_an_error_of_a_link_ends_the_gateway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

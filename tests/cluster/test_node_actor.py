@@ -87,6 +87,7 @@ def test_another_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ("no_such_package:Game-v0", "no_such_package"),
     ],
 )
+@pytest.mark.slow
 def test_games_that_the_node_lacks(env: str, words: str) -> None:
     spec = PlayerSpec(Config.from_flags({**CATCH, "env": env}), make_environment, LAYOUT, 0, {})
     with pytest.raises(UsageError, match=words):
@@ -117,6 +118,7 @@ def own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayerSpec:
 
 
 @pytest.mark.filterwarnings("ignore:.*Overriding environment")
+@pytest.mark.slow
 def test_modules_of_the_user(own_code: PlayerSpec) -> None:
     assert set(own_code.code) == {"gymnasium", *NAMES}
     check_player(own_code, workers=1)

@@ -91,6 +91,7 @@ def test_the_live_game_is_the_game_of_a_test(tmp_path: Path, lstm: bool) -> None
     [{}, {"interaction": "realtime"}, {"interaction": "asynchronous", "action_delay": 6}],
     ids=["turns", "realtime", "asynchronous"],
 )
+@pytest.mark.slow
 def test_a_picture_shows_the_game_and_the_network(tmp_path: Path, interaction: dict[str, Any]) -> None:
     """A policy that was trained in real time is shown in a game that waits for it."""
     write_policy(tmp_path, make_atari, 7, **PONG, **interaction)
@@ -238,6 +239,7 @@ def test_a_child_is_ended_while_its_answer_is_awaited_and_only_some_run_at_once(
     children.append(PageChild(SILENT, "live game"))  # in its place
 
 
+@pytest.mark.slow
 def test_the_score_begins_with_the_first_step_of_the_agent(tmp_path: Path) -> None:
     """In Skiing, every frame of the random start has a reward."""
     write_policy(tmp_path, make_atari, 7, env="SkiingNoFrameskip-v4")

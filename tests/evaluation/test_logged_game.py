@@ -162,6 +162,7 @@ def test_a_film_ends_with_the_return_of_its_game(monkeypatch: pytest.MonkeyPatch
     assert {row["score"] for row in rows if row["step"] == "0"} == {"0"}
 
 
+@pytest.mark.slow
 def test_a_film_shows_what_is_pressed_after_a_lost_life(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, _ = rows_of_a_film(monkeypatch, "BreakoutNoFrameskip-v4", 2)
     actions = [row["action"] for row in rows if row["step"] != "0"]

@@ -27,6 +27,7 @@ SEED = (5,)
 
 
 @pytest.mark.parametrize("logged", [0, 9])
+@pytest.mark.slow
 def test_games_are_played_to_their_end_and_a_film_shows_the_same_frames(logged: int) -> None:
     config = Config.from_flags(OPTIONS)
     played: list[Picture] = []

@@ -20,6 +20,7 @@ def figures_of(returns: list[float]) -> dict[str, Any]:
 
 @settings(max_examples=15)
 @given(st.lists(st.integers(-1000, 1000).map(float), min_size=2, max_size=9))
+@pytest.mark.slow
 def test_the_figures_equal_the_standard_librarys_and_are_always_the_same(returns: list[float]) -> None:
     figures = figures_of(returns)
     assert figures["return_mean"] == pytest.approx(statistics.fmean(returns))

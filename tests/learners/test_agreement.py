@@ -111,6 +111,7 @@ def has_no_batch_for_long(group: LearnerGroup) -> Any:
     return agreement.save_due(lambda: 0), [each.steps for each in heard]
 
 
+@pytest.mark.slow
 def test_a_learner_without_a_batch_is_not_lost() -> None:
     (first_save, of_second), (second_save, of_first) = run_threads(has_no_batch_for_long, timeout=SILENCE)
     assert first_save == second_save == 2
@@ -130,6 +131,7 @@ def waits_for_an_evaluation(group: LearnerGroup) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_learner_that_waits_for_an_evaluation_is_not_lost() -> None:
     assert run_threads(waits_for_an_evaluation, timeout=SILENCE) == [True, True]
 

@@ -49,6 +49,7 @@ def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *does: str, restarts: int
 
 
 @pytest.mark.parametrize(("does", "lost"), [((IS_LOST, DIES), "1"), ((DIES, IS_LOST), "0"), ((IS_LOST, HANGS), "1")])
+@pytest.mark.slow
 def test_lost_learners_start_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], does: tuple[str, ...], lost: str
 ) -> None:
@@ -128,6 +129,7 @@ def test_learners_that_have_saved_start_from_the_last_checkpoint(capfd: pytest.C
 
 
 @pytest.mark.parametrize(("looks", "starts"), [([1] * 9, 3), ([1, 8, 1, 1, 1, 1], 4)])
+@pytest.mark.slow
 def test_a_start_that_held_gives_all_restarts_back(looks: list[int], starts: int) -> None:
     left = list(looks)
     lost = LearnerLostError.exit_code

@@ -24,6 +24,7 @@ def as_words(name: str, value: Any) -> list[str]:
     return [f"--{name}={json.dumps(value) if isinstance(value, bool) else value}"]
 
 
+@pytest.mark.slow
 def test_every_option_is_a_flag() -> None:
     for name, value in OTHER_VALUES.items():
         if name in ("op_mode", "load_model_url", "load_weights_only", "c_const"):  # only with another flag
@@ -315,6 +316,7 @@ def test_help_on_one_topic(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--adam_eps" in text and "--batch_size" not in text
 
 
+@pytest.mark.slow
 def test_flags_of_the_earlier_platform_are_answered_with_what_replaces_them() -> None:
     for name in REPLACED_FLAGS:
         sentence = sentence_of(f"--{name}=1")

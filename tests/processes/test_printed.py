@@ -113,6 +113,7 @@ def replace_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repl
 
 
 @pytest.mark.parametrize("values", ["", " of process $$ in '/tmp/x$$'"])
+@pytest.mark.slow
 def test_a_process_that_ends_before_its_work_says_why_once(replace_interpreter: Replace, values: str) -> None:
     """Also if the same error has other values in each process."""
     replace_interpreter(f'echo "a long explanation of $$" >&2; echo "cannot load the codec{values}" >&2; exit 3')
@@ -153,6 +154,7 @@ def sleeper() -> Iterator[Child]:
     child.end()
 
 
+@pytest.mark.slow
 def test_a_process_says_where_it_hangs_and_a_stopped_one_nothing(sleeper: Child) -> None:
     while not (place := sleeper.where_it_hangs()).startswith(f'  File "{__file__}", line '):
         pass  # it is on its way

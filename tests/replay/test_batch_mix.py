@@ -74,6 +74,7 @@ SEEDS = st.integers(0, 2**31 - 1)
 
 @settings(deadline=None)
 @given(configurations(), WARMUP_FACTOR, SEEDS)
+@pytest.mark.slow
 def test_every_batch_has_the_exact_shares_and_there_is_no_deadlock(
     entries: list[Entry], warmup_factor: float, seed: int
 ) -> None:

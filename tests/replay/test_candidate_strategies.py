@@ -105,6 +105,7 @@ def problems(draw: st.DrawFn) -> tuple[Candidates, int]:
 @settings(deadline=None)
 @given(problem=problems())
 @example(problem=(make([math.nan, -math.nan, math.inf], [0, 0, 0], [2, 1, 3]), 2))
+@pytest.mark.slow
 def test_strategies_match_their_definitions(name: str, problem: tuple[Candidates, int]) -> None:
     candidates, n = problem
     taken = take(STRATEGIES[name], candidates, n)

@@ -65,6 +65,7 @@ def test_decoding_inverts_encoding(layout: UnrollLayout, level: int, seed: int, 
 
 @settings(deadline=None)
 @given(WITHOUT_PICTURES, LEVELS, st.integers(0, 1000))
+@pytest.mark.slow
 def test_observations_need_no_pictures(layout: UnrollLayout, level: int, seed: int) -> None:
     row = noise(layout, seed)
     np.testing.assert_array_equal(back(UnrollCodec(layout, level), row), row)

@@ -269,6 +269,7 @@ def no_ranking(of: list[int]) -> list[float]:
 
 @settings(deadline=None, max_examples=25)
 @given(seed=st.integers(0, 10**6), ties=st.booleans(), count=st.sampled_from([1, 3, 8, 20]))
+@pytest.mark.slow
 def test_elite_insertion_replaces_the_most_drifted_of_some(seed: int, ties: bool, count: int) -> None:
     """Compared with a slow version that makes the same random choices."""
     capacity, share = 8, 2

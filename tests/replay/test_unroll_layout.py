@@ -146,6 +146,7 @@ def slow_index(dones: NDArray[np.bool_], t: int, age: int, stack: int) -> int:
 
 @settings(deadline=None)
 @given(st.data())
+@pytest.mark.slow
 def test_stacks_contain_frames_of_their_episode_only(data: st.DataObject) -> None:
     batch, steps, stack = (data.draw(st.integers(1, high)) for high in (3, 8, 5))
     channels = data.draw(st.sampled_from([1, 3]))

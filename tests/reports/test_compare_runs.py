@@ -83,6 +83,7 @@ def test_runs_from_the_weights_of_another_run_are_not_grouped_with_new_ones(tmp_
     assert read_history(tuned).curve("entropy").x[0] == 1000, "steps of the other run are not its own"
 
 
+@pytest.mark.slow
 def test_labels_describe_replays_and_omit_what_follows_from_them(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", lr_scheduler_steps=100)
     b = write_run(tmp_path / "b", lr_scheduler_steps=200, replay_parameters=MIXED)

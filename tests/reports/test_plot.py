@@ -28,6 +28,7 @@ MIXED = json.dumps(
 # --- One run ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_is_drawn_with_the_figures_that_it_has(tmp_path: Path) -> None:
     ages = {"replays": [{"name": "queue", "age_mean": 1.0}, {"name": "elite", "age_mean": 50.0}]}
     full = write_run(tmp_path / "full", more={**ages, "kl_replayed": 0.1})
@@ -159,6 +160,7 @@ def test_the_axis_names_the_number_of_games_in_a_mean(tmp_path: Path, pages: lis
     assert names == ["mean return of the last 100 games", "mean return of the last 30 games", "return_mean"]
 
 
+@pytest.mark.slow
 def test_dollar_signs_in_names_are_no_mathematics(tmp_path: Path, pages: list[Figure]) -> None:
     runs = [write_run(tmp_path / f"$\\frac{number}$", env_kwargs=f'{{"a": "$\\\\frac{number}$"}}') for number in (1, 2)]
     histories = [read_history(folder) for folder in runs]

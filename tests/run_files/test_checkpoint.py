@@ -134,6 +134,7 @@ def test_a_folder_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: py
         assert sentence(url).startswith(f"--load_model_url={url} cannot be read (Permission denied); ")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_cut_off_anywhere_is_refused_and_the_usable_one_beside_it_named(tmp_path: Path) -> None:
     oldest, older, newest = (write(tmp_path, updates) for updates in (1, 2, 3))
     older.write_bytes(older.read_bytes()[:-1])

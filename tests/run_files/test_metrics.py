@@ -87,6 +87,7 @@ def reports(floats: st.SearchStrategy[float]) -> st.SearchStrategy[Report]:
 
 
 @given(reports(st.floats()))
+@pytest.mark.slow
 def test_any_report_becomes_strict_json(report: Report) -> None:
     safe = json_safe(report)
     assert strict_json(json.dumps(safe)) == safe

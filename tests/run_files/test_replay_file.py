@@ -74,6 +74,7 @@ def test_tensors_that_are_not_contiguous_uint8_are_refused(tmp_path: Path, tenso
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_file_that_is_cut_off_or_has_a_changed_bit_anywhere_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_tensor_file(path, state())

@@ -105,6 +105,7 @@ def test_a_hopeless_run_is_pruned_unless_it_has_reached_its_end(tmp_path: Path, 
     assert places.made[0].signals == [signal.SIGINT] and statuses(state) == [status]
 
 
+@pytest.mark.slow
 def test_after_three_runs_that_fail_at_once_no_further_one_is_started(tmp_path: Path) -> None:
     sweep, state = opened(tmp_path, "abcde")
     places = FakePlaces(lambda job_folder: None, code=1)
@@ -119,6 +120,7 @@ def test_after_three_runs_that_fail_at_once_no_further_one_is_started(tmp_path: 
     assert statuses(state) == ["done"] * 5
 
 
+@pytest.mark.slow
 def test_runs_that_fail_after_a_report_do_not_stop_the_others(tmp_path: Path) -> None:
     sweep, state = opened(tmp_path, "abcde")
     places = FakePlaces(report, code=1)
@@ -126,6 +128,7 @@ def test_runs_that_fail_after_a_report_do_not_stop_the_others(tmp_path: Path) ->
     assert len(places.started) == 5
 
 
+@pytest.mark.slow
 def test_a_lost_run_goes_on_until_it_was_lost_five_times_without_a_newer_checkpoint(tmp_path: Path) -> None:
     sweep, state = opened(tmp_path, "a")
     steps = iter([100, 100, 200, 200, 200, 200, 200])

@@ -15,6 +15,8 @@ from options.presets import PRESETS
 from wrappers.atari import make_atari
 from wrappers.environment import as_observation
 
+pytestmark = pytest.mark.slow
+
 Array = npt.NDArray[np.uint8]
 
 

@@ -50,6 +50,7 @@ HERE = "tests.wrappers.hand_written"
         ({"env": "PongNoFrameskip-v4", "largest_pixel": 9}, "--largest_pixel has no meaning"),
     ],
 )
+@pytest.mark.slow
 def test_one_sentence_says_what_would_be_right(flags: dict[str, Any], sentence: str) -> None:
     options = Config.from_flags(flags).environment
     with pytest.raises(UsageError, match=sentence) as raised:
@@ -129,6 +130,7 @@ def test_films_need_an_environment_that_renders() -> None:
         ("Hopper-v5", "", "osmesa", "osmesa"),
     ],
 )
+@pytest.mark.slow
 def test_mujoco_is_filmed_without_a_display(
     monkeypatch: pytest.MonkeyPatch, env: str, display: str, given: str, chosen: str | None
 ) -> None:

@@ -42,6 +42,7 @@ def test_the_full_action_space_has_the_actions_of_every_game(game: str, interact
 @pytest.mark.parametrize(("game", "pressed"), [("Breakout", True), ("Freeway", False)])
 @pytest.mark.parametrize("fire_on_reset", [True, False])
 @pytest.mark.parametrize("full", [True, False])
+@pytest.mark.slow
 def test_fire_is_pressed_at_the_start_of_games_that_may_wait_for_it(
     game: str, pressed: bool, fire_on_reset: bool, full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +70,7 @@ def test_fire_is_pressed_at_the_start_of_games_that_may_wait_for_it(
         played.clear()
 
 
+@pytest.mark.slow
 def test_a_game_that_ends_at_exactly_the_frame_limit_is_terminated_and_not_truncated() -> None:
     def play(limit: int) -> tuple[int, bool, bool]:
         options = EnvironmentOptions(env="SpaceInvadersNoFrameskip-v4", noop_threshold=0, max_game_frames=limit)

@@ -47,6 +47,7 @@ def screens_of_many_kinds() -> list[npt.NDArray[np.uint8]]:
     return [*noise, *black_or_white, *plain]
 
 
+@pytest.mark.slow
 def test_means_at_the_usual_size_are_exact_and_equal_opencvs_except_for_halves() -> None:
     downscale, small, halves = AleDownscale(), np.empty((84, 84), np.uint8), 0
     for screen in screens_of_many_kinds():

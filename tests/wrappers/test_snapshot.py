@@ -58,6 +58,7 @@ def restored(options: EnvironmentOptions, state: dict[str, Any]) -> AtariWrapper
 
 @pytest.mark.parametrize("game", ["Pong", "Breakout", "Qbert"])
 @pytest.mark.parametrize("steps", [0, 137])
+@pytest.mark.slow
 def test_in_the_middle_of_a_life(game: str, steps: int) -> None:
     options = EnvironmentOptions(env=f"{game}NoFrameskip-v4", repeat_action_probability=0.25)
     env = make(options, seed=1)
@@ -71,6 +72,7 @@ def test_in_the_middle_of_a_life(game: str, steps: int) -> None:
 
 
 @pytest.mark.parametrize("game", ["Pong", "Breakout", "Qbert"])
+@pytest.mark.slow
 def test_between_an_episode_and_its_reset(game: str) -> None:
     options = EnvironmentOptions(env=f"{game}NoFrameskip-v4", repeat_action_probability=0.25)
     env = make(options, seed=3)
@@ -83,6 +85,7 @@ def test_between_an_episode_and_its_reset(game: str) -> None:
     assert play(other, actions) == play(env, actions)
 
 
+@pytest.mark.slow
 def test_unfinished_scores_and_scores_not_taken_yet_are_restored() -> None:
     options = EnvironmentOptions(env="BreakoutNoFrameskip-v4", max_game_frames=400)
     env = make(options, seed=1)
@@ -100,6 +103,7 @@ def test_unfinished_scores_and_scores_not_taken_yet_are_restored() -> None:
     assert len(finished) >= 3
 
 
+@pytest.mark.slow
 def test_restoring_replaces_the_state_of_a_used_environment() -> None:
     options = EnvironmentOptions(env="SeaquestNoFrameskip-v4", repeat_action_probability=0.25)
     env = make(options, seed=1)

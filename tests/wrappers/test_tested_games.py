@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from option_flags import EnvironmentOptions
 from wrappers.atari import make_atari
@@ -13,6 +14,7 @@ BREAKOUT = EnvironmentOptions(
 )
 
 
+@pytest.mark.slow
 def test_breakout_continues_after_a_lost_life() -> None:
     """Without FIRE the ball never comes back, and nothing happens until the frame limit."""
     for fire, ends in ((True, (True, False)), (False, (False, True))):
@@ -24,6 +26,7 @@ def test_breakout_continues_after_a_lost_life() -> None:
         assert (terminated, truncated) == ends
 
 
+@pytest.mark.slow
 def test_a_spectator_sees_every_raw_frame_and_changes_nothing() -> None:
     seen: list[tuple[int, float]] = []
     options = replace(BREAKOUT, env="SpaceInvadersNoFrameskip-v4", reward_clipping_method="none")

@@ -77,6 +77,7 @@ def test_the_longest_time_of_log_normal_times_counts() -> None:
     assert 8 * 2 < checked(inference_latency="lognormal:500:0.3") < 8 * 4
 
 
+@pytest.mark.slow
 def test_the_inference_time_of_the_network_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "highest_rate", lambda *arguments: math.inf)
     assert checked(games=8, fps=1.0) == 1
