@@ -1,6 +1,7 @@
 """Composite actions of choices and real numbers."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
