@@ -70,8 +70,8 @@ class EnvironmentOptions(Options):
     frame_scale_resolution: str = option(
         "84,84",
         matching(f"native|{SIDE},{SIDE}", 'be "height,width", such as 84,84, both at most 512, or native'),
-        'Size of the pictures that the agent sees, as "height,width"; native leaves them as they are, except in games '
-        "with a NoFrameskip id.",
+        'Size of the pictures that the agent sees, as "height,width"; native leaves them as they are (not for games '
+        "with a NoFrameskip id).",
     )
     largest_pixel: int = option(
         0,
@@ -109,8 +109,8 @@ class EnvironmentOptions(Options):
             "be names of at most 32 letters, such as success,stats.coins",
             optional=True,
         ),
-        "What is reported of each finished game besides all numbers of its last info: entries by name, with dots for "
-        "nested ones; not for games with a NoFrameskip id.",
+        "Entries of an episode's last info that are reported of each game besides all of its plain numbers: names, "
+        "with dots for nested ones; not for games with a NoFrameskip id.",
     )
     action_masks: bool = switch(
         True,
@@ -123,8 +123,8 @@ class EnvironmentOptions(Options):
     max_game_frames: int = option(108_000, whole(1, 10**9), "Game frames after which a game is cut off.")
     spread_starts: bool = switch(
         False,
-        "Cut the first episode of each environment at a random step, so that environments whose episodes last until a "
-        "time limit do not all start them in the same steps; not for games with a NoFrameskip id.",
+        "Cut off the first episode of each environment at a random step. Otherwise, where all episodes have the same "
+        "length, those of all environments begin in the same step. Not for games with a NoFrameskip id.",
     )
     interaction: str = option(
         "turns",
@@ -212,15 +212,15 @@ class RealtimeOptions(Options):
     inference_processes: int = option(
         0,
         whole(0, 2000),
-        "In real time: processes of each worker that choose actions. 0: as many as the longest inference takes "
-        "intervals of --skipped_frames frames.",
+        "In real time: processes of each worker that choose actions. 0: enough for an action in every agent step, also "
+        "when each inference takes as long as the longest so far.",
         IN_REAL_TIME,
     )
     stagger: str = option(
         "mean",
         one_of("none", "max", "mean"),
         "How inference processes take turns: not at all (none), or at intervals of the longest (max) or the mean "
-        "inference time over their number (mean).",
+        "inference time (mean), divided by their number.",
         IN_REAL_TIME,
     )
     inference_latency: str | None = option(
@@ -230,7 +230,7 @@ class RealtimeOptions(Options):
             "be fixed:TIME, uniform:LOW:HIGH, lognormal:MEAN:SIGMA or measured:TIMES",
             optional=True,
         ),
-        "In real time: milliseconds that an inference takes, such as fixed:50; what the network does not need of them "
-        "is slept.",
+        "In real time: milliseconds that an inference takes at least, such as fixed:50; a process that is done earlier "
+        "waits.",
         IN_REAL_TIME,
     )

@@ -99,7 +99,7 @@ class NetworkOptions(Options):
     lstm_size: int = option(256, whole(1, 8192), "Units of the LSTM.", flag_given("use_lstm"))
     popart: bool = switch(
         False,
-        "PopArt: values and advantages are in units of the returns' own deviation, a moving average. For rewards that "
+        "PopArt: values and advantages are divided by the deviation of the returns, a moving average. For rewards that "
         "are not clipped.",
     )
     factored_actions: bool = switch(
@@ -163,11 +163,15 @@ class LossOptions(Options):
         A_QUEUE,
     )
     loss_reduction: str = option("mean", one_of("mean", "sum"), "Mean or sum of the losses over a batch.")
-    use_policy_cloning_loss: bool = switch(True, "CLEAR: keep the policy close to the replayed policy.", A_REPLAY)
+    use_policy_cloning_loss: bool = switch(
+        True, "CLEAR: on replayed unrolls, keep the policy close to the one that played.", A_REPLAY
+    )
     policy_cloning_loss_weight: float = option(
         0.01, at_least(0), "Weight of the policy cloning loss.", A_REPLAY, flag_given("use_policy_cloning_loss")
     )
-    use_value_cloning_loss: bool = switch(True, "CLEAR: keep the values close to the replayed values.", A_REPLAY)
+    use_value_cloning_loss: bool = switch(
+        True, "CLEAR: on replayed unrolls, keep the values close to those of that time.", A_REPLAY
+    )
     value_cloning_loss_weight: float = option(
         0.005, at_least(0), "Weight of the value cloning loss.", A_REPLAY, flag_given("use_value_cloning_loss")
     )

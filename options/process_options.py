@@ -56,7 +56,7 @@ class WorkerOptions(Options):
         Need("--noreproducible", lambda c: not c.run.reproducible),
     )
     worker_timeout: float = option(
-        120.0, above(0), "Seconds after which a worker is replaced that does not finish a step of its environments."
+        120.0, above(0), "A worker that does not finish a step of its environments within so many seconds is replaced."
     )
     worker_restart_budget: int = option(100, whole(0), "Worker failures within ten minutes that a run tolerates.")
 
@@ -88,7 +88,7 @@ class ClusterOptions(Options):
     max_policy_lag: int = option(
         200,
         whole(0),
-        "With --cluster: unrolls of other nodes that are more updates old are refused. 0: none is.",
+        "With --cluster: unrolls of other nodes that are older than so many updates are refused. 0: none are.",
         *NODES_PLAY,
     )
 
@@ -104,9 +104,10 @@ class LearnerOptions(Options):
     learners: int = option(
         1,
         whole(0, 1024),
-        "Learner processes that make each update together, each with its own device or cores, workers and replays: "
-        "shares of --worker_count, --batch_size and the capacities. 0: the largest number that divides the batch "
-        "evenly: on GPUs up to one for each, with 8 unrolls or more; else one for four CPU cores; with --cluster, 1.",
+        "Learner processes that make each update together. Each has its own device or cores, and an equal share of "
+        "--worker_count, --batch_size and the capacities of replays. 0: one for each GPU, with at least 8 unrolls of "
+        "the batch, or without a GPU one for four cores; fewer where the batch does not divide evenly; with --cluster, "
+        "1.",
     )
     learner_restarts: int = option(
         10,
@@ -146,7 +147,7 @@ class SweepOptions(Options):
         "With --cluster: CPUs of a node for each run. Unset: as many as it uses, --worker_count and --learner_threads "
         "for each of its --learners.",
     )
-    job_gpus: float = option(0.0, at_least(0), "With --cluster: GPUs of a node for each run, or the part of one.")
+    job_gpus: float = option(0.0, at_least(0), "With --cluster: GPUs of a node for each run; 0.5 is half of one.")
 
     def _check_together(self) -> None:
         for name in ("job_cpus", "job_gpus"):

@@ -53,7 +53,8 @@ class RunOptions(Options):
         6_000_000,
         whole(1, 10**15),
         "Agent steps of all environments together. Over them the learning rate falls to --lr_end_value, unless "
-        "--lr_scheduler_steps says otherwise: to end earlier with the same curve, use --stop_at_return or CTRL+C.",
+        "--lr_scheduler_steps says otherwise: to end earlier and not make it fall faster, use --stop_at_return or "
+        "CTRL+C.",
         aliases=("total_timesteps", "total_steps"),
     )
     stop_at_return: float | None = option(
@@ -65,8 +66,8 @@ class RunOptions(Options):
     stop_at: str | None = option(
         None,
         matching(rf"{GAME_NUMBER}:-?\d+(\.\d+)?(e-?\d+)?", "be NAME:NUMBER, such as success:0.95", optional=True),
-        "The same for another number that is known of each game: length, or what the environment says of it; see "
-        "docs/environments.md.",
+        "Like --stop_at_return, for another number that is known of each game: its length, or what the environment "
+        "says of it; see docs/environments.md.",
     )
     seed: int | None = option(
         None, whole(0, 2**31 - 1, optional=True), "Seed of all random streams. Unset: chosen at random."
@@ -74,9 +75,10 @@ class RunOptions(Options):
     settings: str = option(
         "auto",
         one_of(*PRESETS["settings"]),
-        "Defaults of several flags at once. auto: continuous for actions that are real numbers, numbers for "
-        "observations without a picture, small_pictures for those with fewer than 36 pixels on a side; atari_gpu for a "
-        "NoFrameskip game whose learner has an NVIDIA GPU, if none of its flags is given; else standard.",
+        "Values of several flags at once, where they are not given. auto: continuous for actions that are real "
+        "numbers, numbers for observations without a picture, small_pictures for those with fewer than 36 pixels on a "
+        "side; atari_gpu for a NoFrameskip game whose learner has an NVIDIA GPU, if none of its flags is given; else "
+        "standard.",
     )
     reproducible: bool = switch(False, "Give bit-identical results for the same seed, at some cost in speed.")
     run_name: str | None = option(
