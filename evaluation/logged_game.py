@@ -12,17 +12,10 @@ from evaluation.film import AgentScore, Film, Picture, Scene, film_format, score
 from evaluation.parallel_games import IDLE, GameResult, GameSeries, game_streams
 from options.rules import counted
 from reports.scores import game_name
-from run_files.run_folder import write_atomically
+from run_files.run_folder import remove_abandoned, write_atomically
 from wrappers.delayed_actions import Played
 from wrappers.emulator import FIRE, NOOP
 from wrappers.environment import FinishedGame, environment_spec, names_in
-
-
-class WrittenFilm(NamedTuple):
-    """What there is to say about a film."""
-
-    frames: int
-    note: str  # a sentence for the user, or empty
 
 
 class LoggedGame(NamedTuple):
@@ -30,6 +23,35 @@ class LoggedGame(NamedTuple):
 
     series: GameSeries
     result: GameResult
+
+
+class FilmOfGame(NamedTuple):
+    """The film of a logged game, for a process that makes it."""
+
+    game: LoggedGame
+    path: Path
+
+    def make(self, alive: Callable[[], None]) -> list[str]:
+        """Write the film, and call `alive` often. Returns what is to be announced."""
+        replay = Replay(self.game)
+        alive()
+        try:
+            self.path.parent.mkdir(exist_ok=True)
+            remove_abandoned(self.path.parent)
+            frames = replay.write_film(self.path, alive)
+        except OSError as error:
+            return [f"{self.path} could not be made: {error.strerror or error}"]
+        made = f"video     {self.path}, {frames:,} frames"
+        differs = (
+            f"the film of game {self.game.result.game} differs from the game that was scored: the environment does not "
+            "repeat a game from its seed"
+        )
+        return [made] if replay.is_same else [made, differs]
+
+
+def film_of(game: LoggedGame, folder: Path, name: str) -> FilmOfGame:
+    score = score_text(game.result.return_, thousands="")
+    return FilmOfGame(game, folder / f"{name}_game{game.result.game}_return{score}.mp4")
 
 
 class Replay:
@@ -64,8 +86,8 @@ class Replay:
             return played
         return None
 
-    def write_film(self, path: Path, alive: Callable[[], None] = lambda: None) -> WrittenFilm:
-        """Write the film of the game atomically. `alive` is called often."""
+    def write_film(self, path: Path, alive: Callable[[], None] = lambda: None) -> int:
+        """Write the film of the game atomically; returns its frames. `alive` is called often."""
         frames = 0
 
         def write(file: BinaryIO) -> None:
@@ -77,11 +99,7 @@ class Replay:
                 frames = film.frames
 
         write_atomically(path, write)
-        note = (
-            f"the film of game {self._game.result.game} differs from the game that was scored: the environment does "
-            "not repeat a game from its seed"
-        )
-        return WrittenFilm(frames, "" if self.is_same else note)
+        return frames
 
     def pictures(self) -> Iterator[Picture]:
         """A picture of every raw frame, including those before the agent's first step. The next one overwrites it.

@@ -1,9 +1,11 @@
-"""Processes that play complete games with one policy, and their pool: numbers of games go out, results come back."""
+"""Processes that play complete games with one policy and film them, and their pool."""
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -12,13 +14,22 @@ from agents.network import ActorCritic
 from evaluation.parallel_games import GameResult, GameSeries, ParallelGames
 from evaluation.realtime_games import play_in_real_time
 from machine.system_settings import lower_priority, use_one_thread
-from option_flags import NetworkOptions, RealtimeOptions
 from processes.inside import Heartbeat
 from processes.messages import Kind, receive, send
 from processes.pool import ChildPool, Ended, Member, WorkersFailedError
-from replay.unroll_layout import UnrollLayout
+from run_files.run_folder import remove_abandoned
 from workers.realtime.inference import RealtimeSetup
-from workers.shared_weights import NewestWeights, SharedWeights
+from workers.shared_weights import NewestWeights
+
+
+class Filming(Protocol):
+    """A film to be made. It is pickled, so that only a process that makes one imports what films need."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def make(self, alive: Callable[[], None]) -> list[str]:
+        """Make it, and call `alive` often. Returns what is to be announced."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,54 +37,40 @@ class PlayerProcess:
     """The arguments of the process, and its main function `run`."""
 
     series: GameSeries
-    network: NetworkOptions
-    layout: UnrollLayout
-    compute_dtype: torch.dtype
-    weights: SharedWeights  # published once, before the process starts
+    setup: RealtimeSetup  # its weights are published once, before the process starts
     low_priority: bool = False
-    realtime: RealtimeOptions = field(default_factory=RealtimeOptions)
-    inference_processes: int = 0  # with --interaction=realtime
-    timeout: float = 120.0  # seconds of silence after which the player, or its inference process, counts as hanging
 
     def run(self, connection: Connection) -> None:
-        """Play each game whose number arrives, until the parent closes the connection."""
+        """Play each game whose number arrives, and make each film that arrives, until the parent closes the connection.
+
+        The priority is lowered after the first game has started: code is imported for it, in one silence.
+        """
         use_one_thread()
-        alive = Heartbeat(connection)
-        if self.series.environment.in_real_time:
+        alive, setup = Heartbeat(connection), self.setup
+        if setup.environment.in_real_time:
             self._lower_priority()
-            play_in_real_time(self.series, self._realtime_setup(), connection, alive)
-        actor = Actor(ActorCritic(self.network, self.layout, self.compute_dtype))
-        NewestWeights(self.weights, actor, torch.device("cpu")).load()
-        games = ParallelGames(self.series, actor, self.layout, alive)
-        games.start(receive(connection).index)
-        self._lower_priority()  # not before: code is imported for the first game, in one silence
+            play_in_real_time(self.series, setup, connection, alive)
+        actor = Actor(ActorCritic(setup.network, setup.layout, setup.compute_dtype))
+        NewestWeights(setup.weights, actor, torch.device("cpu")).load()
+        games = ParallelGames(self.series, actor, setup.layout, alive)
         while True:
             while not games.running or connection.poll():
-                games.start(receive(connection).index)
+                message = receive(connection)
+                if message.payload is None:
+                    games.start(message.index)
+                else:
+                    send(connection, Kind.RESULT, message.index, message.payload.make(alive))
+                self._lower_priority()
             for result in games.step():
-                send(connection, Kind.RESULT, payload=result)
+                send(connection, Kind.RESULT, result.game, result)
 
     def _lower_priority(self) -> None:
         if self.low_priority:
             lower_priority()
 
-    def _realtime_setup(self) -> RealtimeSetup:
-        return RealtimeSetup(
-            environment=self.series.environment,
-            realtime=self.realtime,
-            network=self.network,
-            layout=self.layout,
-            compute_dtype=self.compute_dtype,
-            weights=self.weights,
-            processes=self.inference_processes,
-            timeout=self.timeout,
-            seed=self.series.seed,
-            greedy=self.series.greedy,
-        )
-
 
 class PlayerPool:
-    """Plays all of the given games to their end, in several processes.
+    """Plays all of the given games to their end, in several processes, and then films some of them.
 
     A result does not depend on the process that plays the game. If a process dies, its games are played again. No game
     is left out: the mean of only the games that end first would be biased towards short games. A process that plays and
@@ -81,60 +78,85 @@ class PlayerPool:
     """
 
     def __init__(self, children: ChildPool, player: PlayerProcess, processes: int, games: Iterable[int]) -> None:
+        self.announce = children.announce
         self._children = children
         self._slots = player.series.slots
-        self._waiting = deque(games)
-        self._games: dict[Member, set[int]] = {}  # that each process plays
+        # A task is the number of a game, and what is to be filmed of it; None to play it.
+        self._waiting: deque[tuple[int, Filming | None]] = deque((game, None) for game in games)
+        self._given: dict[Member, dict[int, Filming | None]] = {}
         try:
             for index in range(min(processes, len(self._waiting))):
                 member = Member(f"player {index}", lambda starts: player, index)
-                self._games[member] = set()
+                self._given[member] = {}
                 children.add(member)
-            self._send_games()
+            self._send_tasks()
         except BaseException:
             self.close()
             raise
 
     @property
-    def has_unfinished_games(self) -> bool:
-        """Whether any game is waiting or being played."""
-        return bool(self._waiting) or any(self._games.values())
+    def under_way(self) -> bool:
+        """Whether any game or film is not finished."""
+        return bool(self._waiting) or any(self._given.values())
 
     def process_ids(self) -> list[int]:
         return self._children.process_ids()
 
+    def film(self, number: int, film: Filming) -> None:
+        """Film a game that has ended."""
+        self._waiting.append((number, film))
+
     def wait(self, timeout: float) -> list[GameResult]:
         """Wait for a result or a sign of life, or for `timeout` seconds. Returns the games that ended.
 
-        Raises WorkersFailedError if the code of a player raises an exception or hangs, or if players end again and
-        again.
+        Call it often: it also hears signs of life. Raises WorkersFailedError if the code of a player raises an
+        exception or hangs, or if players end again and again.
         """
         self._children.start_due()
-        self._send_games()
+        self._send_tasks()
         results: list[GameResult] = []
         for member, event in self._children.poll(timeout):
+            given = self._given[member]
             if isinstance(event, Ended):
                 if event.in_code:
                     raise WorkersFailedError(f"a player {event.in_words()}")
-                self._waiting.extendleft(sorted(self._games[member], reverse=True))
-                self._games[member].clear()
+                self._waiting.extendleft(sorted(given.items(), reverse=True))
+                given.clear()
                 self._children.replace(member, event)
             elif event.kind == Kind.RESULT:
-                self._games[member].discard(event.payload.game)
+                film = given.pop(event.index)
                 member.owes -= 1
                 member.failures = 0
-                results.append(event.payload)
-        self._send_games()
+                if film is None:
+                    results.append(event.payload)
+                    continue
+                for sentence in event.payload:
+                    self.announce(sentence)
+        self._send_tasks()
         return results
 
     def close(self) -> None:
-        """Kill all players. The results of running games are lost."""
+        """Kill all players. The results of running games are lost, and so are unfinished films."""
+        tasks = [*self._waiting, *(task for given in self._given.values() for task in given.items())]
+        films = [film for _, film in tasks if film is not None]
         self._children.close()
+        if films:
+            self.announce("unfinished videos are dropped")
+            remove_abandoned(films[0].path.parent)
+        self._waiting.clear()
+        self._given.clear()
 
-    def _send_games(self) -> None:
-        """One game per process at a time, so that few games spread over all processes."""
+    def _send_tasks(self) -> None:
+        """One game per process at a time, so that few games spread over all processes.
+
+        A film is for a process without other work: the log of its game is long, and a busy process would not read it.
+        """
         for playing in range(self._slots):
-            for member, games in self._games.items():
-                if self._waiting and member.child is not None and len(games) <= playing:
-                    games.add(self._waiting[0])
-                    self._children.request(member, Kind.GAME, self._waiting.popleft())
+            for member, given in self._given.items():
+                if not self._waiting or member.child is None or len(given) > playing:
+                    continue
+                if self._waiting[0][1] is not None and given:
+                    continue
+                number, film = self._waiting.popleft()
+                given[number] = film
+                self._children.request(member, Kind.GAME, number, film)

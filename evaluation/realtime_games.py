@@ -71,7 +71,10 @@ def as_trained(realtime: RealtimeOptions, action_ms: float | None) -> RealtimeOp
 def play_in_real_time(
     series: GameSeries, setup: RealtimeSetup, parent: Connection, alive: Callable[[], None]
 ) -> NoReturn:
-    """Play each game whose number arrives, until the parent closes the connection. `alive` is called often."""
+    """Play each game whose number arrives, and make each film that arrives, until the parent closes the connection.
+
+    `alive` is called often.
+    """
     environments = []
     for _ in range(series.slots):
         environments.append(series.make_environment(setup.environment, 0))
@@ -84,8 +87,11 @@ def play_in_real_time(
     while True:
         alive()
         if session.step(LONGEST_WAIT):
-            game = receive(parent).index
-            environment_seed, rng = game_streams(series.seed, game)
-            games[book.begin(game, rng)].start(environment_seed, rng)
+            message = receive(parent)
+            if message.payload is not None:
+                send(parent, Kind.RESULT, message.index, message.payload.make(alive))
+                continue
+            environment_seed, rng = game_streams(series.seed, message.index)
+            games[book.begin(message.index, rng)].start(environment_seed, rng)
         for result in book.take_results():
-            send(parent, Kind.RESULT, payload=result)
+            send(parent, Kind.RESULT, result.game, result)

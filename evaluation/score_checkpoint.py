@@ -32,6 +32,7 @@ from reports.run_header import protocol_in_words
 from reports.scoreboard import TestStatus, result_lines
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.inherited_options import check_playable
+from workers.realtime.inference import RealtimeSetup
 from workers.realtime.timing import check_realtime
 from workers.shared_weights import SharedWeights
 from wrappers.environment import MakeWatchedEnvironment
@@ -55,24 +56,24 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     begun = int(time.time())
     with ExitStack() as cleanup:
         player, network = make_player(config, make_environment, checkpoint, processes)
-        cleanup.callback(player.weights.close)
-        player.weights.publish(0, flat_weights(network))
+        cleanup.callback(player.setup.weights.close)
+        player.setup.weights.publish(0, flat_weights(network))
         stop = cleanup.enter_context(StopSignals())
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
         console.start([*_header(config, checkpoint, processes), *latency, *note_on_source(checkpoint.content)])
         played = PlayedGames()
-        players = PlayerPool(_children(config, console), player, processes, range(games))
+        children = ChildPool(console.message, silence=config.workers.worker_timeout)
+        players = PlayerPool(children, player, processes, range(games))
         cleanup.callback(players.close)
         try:
             played.play(players, TestStatus(games, processes), console, stop)
         finally:  # the results so far are written even if the players fail
-            players.close()
             written = conclude(config, checkpoint, played, console, begun)
         if isinstance(written, str):
             raise RunFailedError(written)
         if config.test.render and not stop.requested and written is not None:
             first = [played.results[game] for game in range(min(games, SHOWN_GAMES))]
-            show_games(player.series, first, written, _children(config, console), stop)
+            show_games(player.series, first, written, players, stop)
     return written
 
 
@@ -103,17 +104,19 @@ def make_player(
         greedy=config.test.test_policy == "greedy",
         logged=SHOWN_GAMES if config.test.render else 0,
     )
-    player = PlayerProcess(
-        series=series,
+    setup = RealtimeSetup(
+        environment=series.environment,
+        realtime=config.realtime,
         network=config.network,
         layout=layout,
         compute_dtype=precision,
         weights=SharedWeights(weight_count(network)),
-        realtime=config.realtime,
-        inference_processes=inference_processes,
+        processes=inference_processes,
         timeout=config.workers.worker_timeout,
+        seed=series.seed,
+        greedy=series.greedy,
     )
-    return player, network
+    return PlayerProcess(series=series, setup=setup), network
 
 
 def with_latency_of_training(config: Config, checkpoint: Checkpoint) -> tuple[Config, list[str]]:
@@ -142,12 +145,12 @@ class PlayedGames:
     def play(self, players: PlayerPool, status: TestStatus, console: Console, stop: StopSignals) -> None:
         """Collect results, and show how many there are, until all games have ended or a stop signal arrives."""
         begun = time.monotonic()
-        while players.has_unfinished_games and not stop.requested:
+        while players.under_way and not stop.requested:
             for result in players.wait(POLL_SECONDS):
                 self.results[result.game] = result
                 self.seconds = time.monotonic() - begun
             now = time.monotonic()
-            at_the_end = stop.requested or not players.has_unfinished_games
+            at_the_end = stop.requested or not players.under_way
             if console.due(now) or at_the_end:
                 returns = [result.return_ for result in self.results.values()]
                 steps = sum(result.length for result in self.results.values())
@@ -165,10 +168,6 @@ def conclude(
     written = write_results(checkpoint.run_folder, begun, result)
     console.close([*result_lines(result), written if isinstance(written, str) else f"written   {written}"])
     return written
-
-
-def _children(config: Config, console: Console) -> ChildPool:
-    return ChildPool(console.message, silence=config.workers.worker_timeout)
 
 
 def _header(config: Config, checkpoint: Checkpoint, processes: int) -> Sequence[str]:

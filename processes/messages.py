@@ -30,8 +30,8 @@ class Kind(IntEnum):
     ACTION_RESULT = 6  # inference server → worker: the rows of this group hold results
     HEARTBEAT = 7  # child → parent: it runs; from the inference server, `index` is 1 once it has returned a result;
     # from one that makes a film, the percent that are done
-    GAME = 8  # parent → player: play the game `index`; parent → recorder: film the game in the payload
-    RESULT = 9  # child → parent: the payload is the result of a task
+    GAME = 8  # parent → player: play the game `index`; with a payload, make this film of it
+    RESULT = 9  # child → parent: the payload is the result of a task; from a player, that of the game `index`
     ERROR = 10  # child → parent: the child ends because of an exception; the payload is its traceback
     PICTURE_REQUEST = 11  # parent → live game: send a picture; `index` is 1 for one with saliency
     PICTURE = 12  # live game → parent: the payload is the picture, or a sentence that says why there is none

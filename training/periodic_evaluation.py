@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.acting import flat_weights, weight_count
-from evaluation.logged_game import LoggedGame
+from evaluation.logged_game import LoggedGame, film_of
 from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, slots_for
 from evaluation.players import PlayerPool, PlayerProcess
 from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import score_figures
-from evaluation.show_games import FilmProcesses
 from processes.pool import ChildPool, WorkersFailedError
 from reports.number_format import number
 from reports.sinks import RetryingSink
@@ -22,6 +21,7 @@ from run_files.run_folder import VIDEOS
 from training.checkpoint_saver import CheckpointSaver
 from training.run import Run
 from training.summary import write_summary
+from workers.realtime.inference import RealtimeSetup
 from workers.shared_weights import SharedWeights
 
 WAIT_SECONDS = 0.1
@@ -39,6 +39,7 @@ class _GamesUnderWay:
     updates: int
     begun: float = field(default_factory=time.monotonic)
     results: list[GameResult] = field(default_factory=list)
+    have_ended: bool = False  # a film of one of them may still be made
 
 
 class PeriodicEvaluation:
@@ -55,31 +56,28 @@ class PeriodicEvaluation:
         self._run = run
         self._saver = saver
         self._sink = RetryingSink(JsonLinesSink(run.folder / EVALUATIONS), "evaluations", run.announce)
-        self._filming = FilmProcesses(run.folder / VIDEOS, self._children())
         self._periods = run.resume.best.evaluated_steps // run.config.test.eval_period
         self._games: _GamesUnderWay | None = None
-
-    def _children(self) -> ChildPool:
-        return ChildPool(self._run.announce, silence=self._run.config.workers.worker_timeout)
 
     @property
     def under_way(self) -> bool:
         """Whether games are played or a film is made."""
-        return self._games is not None or self._filming.under_way
+        return self._games is not None
 
     def tick(self, timeout: float = 0.0) -> None:
         """Take what the games or the film have come to, after up to `timeout` seconds."""
+        games = self._games
+        if games is None:
+            return
         try:
-            if self._games is not None:
-                self._games.results += self._games.players.wait(timeout)
-                if not self._games.players.has_unfinished_games:
-                    self._conclude(self._games)
-                    self._end_games()
-            elif self._filming.under_way:
-                self._filming.wait(timeout)
+            games.results += games.players.wait(timeout)
+            if not (games.players.under_way or games.have_ended):
+                games.have_ended = True
+                self._conclude(games)
+            if not games.players.under_way:
+                self._end_games()
         except WorkersFailedError as error:
-            steps = "" if self._games is None else f"the evaluation at {self._games.agent_steps:,} agent steps failed: "
-            self._run.announce(f"{steps}{error}")
+            self._run.announce(f"the evaluation at {games.agent_steps:,} agent steps failed: {error}")
             self._end_games()
 
     def start_if_due(self) -> None:
@@ -104,11 +102,10 @@ class PeriodicEvaluation:
 
     def close(self) -> None:
         """Drop the evaluation under way, and free its resources."""
-        if self._games is not None:
+        if self._games is not None and not self._games.have_ended:
             steps = f"{self._games.agent_steps:,} agent steps"
             self._run.announce(f"the evaluation at {steps} is not finished and is dropped")
         self._end_games()
-        self._filming.close()
         self._sink.close()
 
     def _wait(self, goes_on: Callable[[], bool] = lambda: True) -> None:
@@ -128,7 +125,8 @@ class PeriodicEvaluation:
                 weights = undo.enter_context(closing(SharedWeights(weight_count(run.learner.network))))
                 weights.publish(0, flat_weights(run.learner.network))
                 games = range(run.config.test.eval_episode_count)
-                players = undo.enter_context(closing(PlayerPool(self._children(), self._player(weights), 1, games)))
+                children = ChildPool(run.announce, silence=run.config.workers.worker_timeout)
+                players = undo.enter_context(closing(PlayerPool(children, self._player(weights), 1, games)))
             except (OSError, WorkersFailedError) as error:
                 why = error.strerror if isinstance(error, OSError) else error
                 run.announce(f"no evaluation at {run.progress.agent_steps:,} agent steps: {why}")
@@ -138,17 +136,20 @@ class PeriodicEvaluation:
 
     def _player(self, weights: SharedWeights) -> PlayerProcess:
         run, config, timing = self._run, self._run.config, self._run.progress.action_timing
-        return PlayerProcess(
-            series=self._series(run.progress.agent_steps),
+        series = self._series(run.progress.agent_steps)
+        setup = RealtimeSetup(
+            environment=series.environment,
+            realtime=as_trained(config.realtime, None if timing is None else timing.action_ms),
             network=config.network,
             layout=run.layout,
             compute_dtype=run.machine.worker_precision,
             weights=weights,
-            low_priority=True,
-            realtime=as_trained(config.realtime, None if timing is None else timing.action_ms),
-            inference_processes=run.machine.inference_processes,
+            processes=run.machine.inference_processes,
             timeout=config.workers.worker_timeout,
+            seed=series.seed,
+            greedy=series.greedy,
         )
+        return PlayerProcess(series=series, setup=setup, low_priority=True)
 
     def _series(self, agent_steps: int) -> GameSeries:
         """Different games in each evaluation, so that the best policy is not best at a few starting positions only."""
@@ -198,5 +199,5 @@ class PeriodicEvaluation:
         )
         if run.config.test.render:
             median = sorted(results, key=lambda result: result.return_)[len(results) // 2]
-            showing = LoggedGame(self._series(games.agent_steps), median)
-            self._filming.begin(showing, f"evaluation_{games.agent_steps:010}", low_priority=True)
+            game = LoggedGame(self._series(games.agent_steps), median)
+            games.players.film(median.game, film_of(game, run.folder / VIDEOS, f"evaluation_{games.agent_steps:010}"))

@@ -17,13 +17,12 @@ import torch
 from agents.acting import flat_weights, weight_count
 from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
-from evaluation.logged_game import LoggedGame
+from evaluation.logged_game import LoggedGame, film_of
 from evaluation.parallel_games import GameLog, GameResult, GameSeries
-from evaluation.players import PlayerPool, PlayerProcess
-from evaluation.show_games import FilmProcesses
+from evaluation.players import PlayerPool
 from option_flags import Config, EnvironmentOptions
 from processes.pool import ChildPool, WorkersFailedError
-from tests.evaluation.conftest import Start
+from tests.evaluation.conftest import Start, some_player
 from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, Catch, Faulty
 from workers.shared_weights import SharedWeights
@@ -84,22 +83,22 @@ class Scene:
         weights = SharedWeights(weight_count(network))
         self.opened.append(weights)
         weights.publish(0, flat_weights(network))
-        player = PlayerProcess(
-            series=GameSeries(make_environment=make_environment, environment=CONFIG.environment, seed=(7,)),
-            network=CONFIG.network,
-            layout=layout,
-            compute_dtype=torch.float32,
-            weights=weights,
-            timeout=SILENCE_LIMIT,
-        )
+        series = GameSeries(make_environment=make_environment, environment=CONFIG.environment, seed=(7,))
+        player = some_player(series, CONFIG.network, layout, weights)
         players = PlayerPool(self.children(), player, 1, range(1))
         self.opened.append(players)
         return players
 
-    def films(self, folder: Path) -> FilmProcesses:
-        films = FilmProcesses(folder, self.children())
-        self.opened.append(films)
-        return films
+    def film(self, make_environment: MakeWatchedEnvironment, folder: Path) -> PlayerPool:
+        """A player that has played a game, and is asked to film another one."""
+        players = self.players(partial(make_faulty, "never", folder / "unused"))
+        while players.under_way:
+            players.wait(200.0)
+        log = GameLog(np.zeros(STEPS, np.uint8), np.zeros(STEPS, np.float32))
+        series = GameSeries(make_environment=make_environment, environment=CONFIG.environment, seed=(1,))
+        players.film(0, film_of(LoggedGame(series, GameResult(0, 0.0, STEPS, False, log)), folder / "videos", "film"))
+        players.wait(0.0)
+        return players
 
 
 @pytest.fixture
@@ -139,7 +138,7 @@ def test_a_stopped_player_is_killed_and_its_game_played_again(scene: Scene) -> N
     assert not psutil.pid_exists(number)
     assert scene.said == [f"player 0 is replaced: it did not respond for {SILENCE_LIMIT:g} seconds"]
     results: list[GameResult] = []
-    while players.has_unfinished_games:
+    while players.under_way:
         results += players.wait(200.0)
     assert [result.length for result in results] == [STEPS]
 
@@ -148,7 +147,7 @@ def test_neither_a_slow_game_nor_an_idle_player_is_interrupted(scene: Scene) -> 
     players = scene.players(make_slow)
     numbers, begun = players.process_ids(), scene.clock.now
     results: list[GameResult] = []
-    while players.has_unfinished_games:
+    while players.under_way:
         results += players.wait(200.0)  # until the next heartbeat, or the result
         scene.clock.now += 0.6 * SILENCE_LIMIT
     assert [result.length for result in results] == [STEPS]
@@ -158,34 +157,36 @@ def test_neither_a_slow_game_nor_an_idle_player_is_interrupted(scene: Scene) -> 
     assert not scene.said
 
 
-def logged_game(make_environment: Any, steps: int) -> LoggedGame:
-    log = GameLog(np.zeros(steps, np.uint8), np.zeros(steps, np.float32))
-    series = GameSeries(make_environment=make_environment, environment=CONFIG.environment, seed=(1,))
-    return LoggedGame(series, GameResult(0, 0.0, steps, False, log))
-
-
 def test_a_film_whose_game_hangs_is_given_up(scene: Scene, tmp_path: Path) -> None:
-    films = scene.films(tmp_path / "videos")
     mark = tmp_path / "hangs"
-    films.begin(logged_game(partial(make_faulty, "sleeps", mark), STEPS), "hanging", low_priority=True)
-    (number,) = scene.pool.process_ids()
-    wait_for_hang(mark, psutil.Process(number), films.wait)
-    films.wait(0.0)
+    players = scene.film(partial(make_faulty, "sleeps", mark), tmp_path)
+    (number,) = players.process_ids()
+    wait_for_hang(mark, psutil.Process(number), players.wait)
+    players.wait(0.0)
     with pytest.raises(WorkersFailedError) as raised:
-        be_silent(scene.clock, films.wait)
+        be_silent(scene.clock, players.wait)
     first, place = str(raised.value).splitlines()[:2]
-    assert f"could not be made: its process did not respond for {SILENCE_LIMIT:g} seconds; it hangs here" in first
+    assert first.startswith(f"a player did not respond for {SILENCE_LIMIT:g} seconds; it hangs here")
     assert re.search(PLACE, place)
-    assert not films.under_way and not scene.said
-    films.close()
+    players.close()
+    assert scene.said == ["unfinished videos are dropped"]
     assert not list((tmp_path / "videos").iterdir())
 
 
-def test_a_film_of_a_slow_game_is_made(scene: Scene, tmp_path: Path) -> None:
-    films, begun = scene.films(tmp_path), scene.clock.now
-    films.begin(logged_game(make_slow, STEPS), "slow")
-    while films.under_way:
-        films.wait(200.0)
+def test_a_film_of_a_slow_game_is_made_again_if_its_process_is_killed(scene: Scene, tmp_path: Path) -> None:
+    players, begun = scene.film(make_slow, tmp_path), scene.clock.now
+    (number,) = players.process_ids()
+    while not (tmp_path / "videos").exists():
+        players.wait(0.05)
+    psutil.Process(number).kill()
+    while players.under_way:
+        players.wait(200.0)
         scene.clock.now += 0.6 * SILENCE_LIMIT
     assert scene.clock.now - begun > 2 * SILENCE_LIMIT
-    assert scene.said == [f"video     {tmp_path}/slow_game0_return0.mp4, {STEPS + 1} frames"]
+    path = tmp_path / "videos" / "film_game0_return0.mp4"
+    differs = "the film of game 0 differs from the game that was scored: the environment does not repeat a game"
+    assert scene.said[:2] == [
+        "player 0 is replaced: it was killed by SIGKILL", f"video     {path}, {STEPS + 1} frames"
+    ]  # fmt: skip
+    assert not any(differs in line for line in scene.said)
+    assert list(path.parent.iterdir()) == [path]

@@ -1,10 +1,7 @@
 """Games that are played again from the log of their actions: the same ones, and ones that differ."""
 
-import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -13,14 +10,9 @@ import numpy as np
 import pytest
 
 from evaluation.film import Picture, Scene, score_text
-from evaluation.logged_game import LoggedGame, Replay, WrittenFilm
+from evaluation.logged_game import LoggedGame, Replay, film_of
 from evaluation.parallel_games import GameLog, GameResult, GameSeries, evaluation_options, game_streams
-from evaluation.show_games import FilmProcesses
 from option_flags import EnvironmentOptions
-from processes.handover import packed, unpack
-from processes.messages import Kind, Message
-from processes.pool import ChildPool, Ended, Member
-from tests.evaluation.conftest import Start
 from tests.wrappers.hand_written import CATCH, Catch, options_of
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.environment import Watch
@@ -79,54 +71,15 @@ def test_a_game_that_ends_otherwise_differs(return_: float, steps: int, pictures
     assert replay.is_same == same
 
 
-def test_the_user_is_told_of_a_film_of_another_game(tmp_path: Path) -> None:
-    same, other = logged(0.96, 10), logged(0.96, 12)
-    assert Replay(same).write_film(tmp_path / "same.mp4") == WrittenFilm(11, "")
-    assert Replay(other).write_film(tmp_path / "other.mp4") == WrittenFilm(11, NOTE)
-    capture = cv2.VideoCapture(str(tmp_path / "other.mp4"))
+def test_a_film_has_its_score_in_its_name_and_the_user_is_told_of_one_of_another_game(tmp_path: Path) -> None:
+    same, other = (film_of(logged(0.96, steps), tmp_path / "videos", f"{steps}") for steps in (10, 12))
+    made = [f"video     {tmp_path}/videos/{steps}_game3_return0.96.mp4, 11 frames" for steps in (10, 12)]
+    assert same.make(lambda: None) == made[:1]
+    assert other.make(lambda: None) == [made[1], NOTE]
+    capture = cv2.VideoCapture(str(other.path))
     assert (capture.get(cv2.CAP_PROP_FPS), capture.get(cv2.CAP_PROP_FRAME_COUNT)) == (20, 40)
-
-
-def test_a_long_game_does_not_wait_for_its_film_to_begin(tmp_path: Path) -> None:
-    begun = []
-
-    def start(film: Any, name: str) -> Any:
-        with packed([], film) as (content, *others):
-            begun.append(unpack(os.dup(content), others))
-        raise OSError(errno.EAGAIN, "no process today")
-
-    announced: list[str] = []
-    films = FilmProcesses(tmp_path, ChildPool(announced.append, silence=100.0, start=start))
-    films.begin(logged(0.96, 1_000_000), "best")
-    assert len(begun[0].game.result.log.actions) == 1_000_000
-    assert not films.under_way and "no process today" in announced[0]
-
-
-def test_a_result_and_the_end_of_its_process_may_be_heard_at_once(tmp_path: Path) -> None:
-    announced: list[str] = []
-    added: list[Member] = []
-
-    def poll(timeout: float) -> list[Any]:
-        return [(added[0], Message(Kind.RESULT, 0, WrittenFilm(11, ""))), (added[0], Ended())]
-
-    children: Any = SimpleNamespace(announce=announced.append, add=added.append, end=lambda film: None, poll=poll)
-    films = FilmProcesses(tmp_path, children)
-    films.begin(logged(0.96, 10), "best")
-    films.wait(1.0)
-    assert not films.under_way
-    assert announced == [f"video     {tmp_path}/best_game3_return0.96.mp4, 11 frames"]
-
-
-@pytest.mark.slow
-def test_a_film_has_its_score_in_its_name(tmp_path: Path, start: Start) -> None:
-    announced: list[str] = []
-    films = FilmProcesses(tmp_path, ChildPool(announced.append, silence=100.0, start=start))
-    films.begin(logged(0.96, 12), "best")
-    while films.under_way:
-        films.wait(1.0)
-    path = tmp_path / "best_game3_return0.96.mp4"
-    assert announced == [f"video     {path}, 11 frames", NOTE]
-    assert list(tmp_path.iterdir()) == [path]
+    nowhere = film_of(logged(0.96, 10), tmp_path / "no" / "folder", "best")
+    assert nowhere.make(lambda: None) == [f"{nowhere.path} could not be made: No such file or directory"]
 
 
 def rows_of_a_film(monkeypatch: pytest.MonkeyPatch, env: str, action: int) -> tuple[list[dict[str, str]], float]:

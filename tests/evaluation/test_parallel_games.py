@@ -27,7 +27,7 @@ from option_flags import Config, EnvironmentOptions
 from processes.pool import ChildPool, WorkersFailedError
 from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
-from tests.evaluation.conftest import Start
+from tests.evaluation.conftest import Start, some_player
 from workers.shared_weights import SharedWeights
 from wrappers.environment import MakeWatchedEnvironment, Watch
 
@@ -178,14 +178,7 @@ def test_evaluations_play_complete_games() -> None:
 
 
 def make_player(weights: SharedWeights, make: MakeWatchedEnvironment = make_catch) -> PlayerProcess:
-    return PlayerProcess(
-        series=series_of(make, slots=16, logged=100),
-        network=CONFIG.network,
-        layout=LAYOUT,
-        compute_dtype=torch.float32,
-        weights=weights,
-        low_priority=True,
-    )
+    return some_player(series_of(make, slots=16, logged=100), CONFIG.network, LAYOUT, weights)
 
 
 def test_all_games_are_played_even_if_a_player_dies(start: Start) -> None:
@@ -198,7 +191,7 @@ def test_all_games_are_played_even_if_a_player_dies(start: Start) -> None:
     results: list[GameResult] = []
     killed = False
     try:
-        while players.has_unfinished_games:
+        while players.under_way:
             results += players.wait(10.0)
             if results and not killed:
                 children[0].kill()

@@ -159,8 +159,9 @@ def test_a_film_has_every_raw_frame_of_the_game_that_was_played(tmp_path: Path, 
     result = GameResult(2, game_return, len(actions), True, log)
     played = LoggedGame(GameSeries(make_environment=make_atari, environment=options, seed=(4,)), result)
     path = tmp_path / "film.mp4"
-    frames, note = Replay(played).write_film(path)
-    assert not note
+    replay = Replay(played)
+    frames = replay.write_film(path)
+    assert replay.is_same
     assert frames == emulator.ale.getEpisodeFrameNumber() + 1
     assert cv2.VideoCapture(str(path)).get(cv2.CAP_PROP_FRAME_COUNT) == frames
     assert [file.name for file in tmp_path.iterdir()] == ["film.mp4"]

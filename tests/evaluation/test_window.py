@@ -64,7 +64,8 @@ def show(stop: StopSignals) -> tuple[int, list[str]]:
     """Show the games. Returns how often films were waited for meanwhile, and what was announced."""
     waits: list[float] = []
     announced: list[str] = []
-    show_in_window(games(), SimpleNamespace(wait=waits.append), stop, announced.append)  # type: ignore[arg-type]
+    players: Any = SimpleNamespace(wait=waits.append, announce=announced.append)
+    show_in_window(games(), players, stop)
     return len(waits), announced
 
 

@@ -32,7 +32,7 @@ class Players:
     def __init__(self, _children: ChildPool, player: PlayerProcess, processes: int, games: range) -> None:
         self.players.append(player)
         self.results = [GameResult(game, 1.0, 5, False, None) for game in games]
-        self.has_unfinished_games = False
+        self.under_way = False
 
     def wait(self, timeout: float) -> list[GameResult]:
         return self.results
@@ -86,9 +86,9 @@ def test_actions_of_an_evaluation_in_real_time_take_as_long_as_those_of_the_trai
 ) -> None:
     in_real_time: dict[str, Any] = {"env": "PongNoFrameskip-v4", "interaction": "realtime"}
     players = players_of_evaluations(tmp_path, monkeypatch, [(100, 1), (200, 5)], **in_real_time)
-    assert [player.realtime.inference_latency for player in players] == ["fixed:10", "fixed:50"]
+    assert [player.setup.realtime.inference_latency for player in players] == ["fixed:10", "fixed:50"]
     own = players_of_evaluations(tmp_path, monkeypatch, [(300, 6)], **in_real_time, inference_latency="fixed:7")
-    assert [player.realtime.inference_latency for player in own] == ["fixed:7"]
+    assert [player.setup.realtime.inference_latency for player in own] == ["fixed:7"]
 
 
 def test_evaluations_start_after_updates_only() -> None:
@@ -140,11 +140,11 @@ def test_while_a_run_waits_for_evaluations_it_shows_that_it_is_alive(
     class Slow(Players):
         def __init__(self, children: ChildPool, player: PlayerProcess, processes: int, games: range) -> None:
             super().__init__(children, player, processes, games)
-            self.has_unfinished_games = True
+            self.under_way = True
 
         def wait(self, timeout: float) -> list[GameResult]:
-            self.has_unfinished_games = len(shown) < 3
-            return super().wait(timeout) if not self.has_unfinished_games else []
+            self.under_way = len(shown) < 3
+            return super().wait(timeout) if not self.under_way else []
 
     monkeypatch.setattr(sys.modules[__name__], "Players", Slow)
     players_of_evaluations(tmp_path, monkeypatch, [(200, 3)], show_alive=lambda: shown.append(1))
@@ -163,7 +163,7 @@ def test_the_learner_keeps_the_others_waiting_while_an_evaluation_delays_the_nex
 
     monkeypatch.setattr(Players, "wait", lambda self, timeout: [])
     monkeypatch.setattr(PeriodicEvaluation, "finish", lambda self: None)
-    monkeypatch.setattr(Players, "__init__", lambda self, *_: setattr(self, "has_unfinished_games", True))
+    monkeypatch.setattr(Players, "__init__", lambda self, *_: setattr(self, "under_way", True))
     moments = [(100, 1), (200, 2)]
     players_of_evaluations(tmp_path, monkeypatch, moments, keep_alive, reproducible=True)
     assert kept == [0, 1, 2]

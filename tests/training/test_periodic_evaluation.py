@@ -4,27 +4,22 @@ import errno
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import cv2
 import gymnasium
-import numpy as np
 import psutil
 import pytest
 import torch
 
-from evaluation.logged_game import LoggedGame
-from evaluation.parallel_games import GameLog, GameResult, GameSeries
+from evaluation.parallel_games import GameResult
 from evaluation.players import PlayerPool
-from evaluation.show_games import FilmProcesses
 from option_flags import Config, EnvironmentOptions
-from processes.pool import ChildPool
 from run_files.checkpoint import checkpoint_name, find_checkpoint, read_checkpoint, write_checkpoint
 from run_files.run_folder import CHECKPOINTS
-from tests.catch import Catch, Picture, make_catch
+from tests.catch import make_catch
 from tests.processes import spawned
 from tests.training.resumed_runs import copy_of, stop_at_once
 from tests.training.some_run import some_run
@@ -33,9 +28,7 @@ from training import train as training
 from training.checkpoint_saver import CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation
 from training.train import train
-from wrappers.atari import ScoreKeeper
-from wrappers.environment import MakeWatchedEnvironment, Watch
-from wrappers.films import FilmFrames
+from wrappers.environment import Watch
 
 pytestmark = pytest.mark.slow
 
@@ -127,47 +120,6 @@ def test_a_run_continues_if_its_film_fails(tmp_path: Path, capfd: pytest.Capture
     assert not spawned()
 
 
-class Endless(Catch):
-    """Catch in which a new ball falls whenever one has landed."""
-
-    def step(self, action: int) -> tuple[Picture, float, bool, bool, dict[str, Any]]:
-        picture, reward, landed, _, info = super().step(action)
-        if landed:
-            super().reset()
-        return picture, reward, False, False, info
-
-
-def make_endless(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
-    assert watch is not None
-    return ScoreKeeper(FilmFrames(Endless(seed), watch))
-
-
-def test_films_that_fail_leave_no_file_and_no_process(tmp_path: Path) -> None:
-    announced: list[str] = []
-    filming = FilmProcesses(tmp_path, ChildPool(announced.append, silence=100.0))
-    filming.begin(a_logged_game(10**6, make_endless), "killed", low_priority=True)
-    while not list(tmp_path.iterdir()):
-        time.sleep(0.01)
-    spawned()[0].kill()
-    while filming.under_way:
-        filming.wait(1.0)
-    filming.begin(a_logged_game(5), "given up", low_priority=True)
-    filming.close()
-    assert announced == [
-        f"{tmp_path}/killed_game0_return1.mp4 could not be made: its process was killed by SIGKILL",
-        "unfinished videos are dropped",
-    ]
-    assert not list(tmp_path.iterdir())
-    assert not spawned()
-
-
-def a_logged_game(steps: int, make_environment: MakeWatchedEnvironment = make_catch) -> LoggedGame:
-    log = GameLog(np.ones(steps, np.uint8), np.zeros(steps, np.float32))
-    environment = EnvironmentOptions(frames_stacked=1)
-    series = GameSeries(make_environment=make_environment, environment=environment, seed=(1,))
-    return LoggedGame(series, GameResult(0, 1.0, steps, False, log))
-
-
 def test_a_run_continues_if_its_evaluation_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -235,14 +187,14 @@ def test_the_last_line_is_the_resume_command_even_if_an_evaluation_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A signal comes while the run waits for the film of the last evaluation."""
-    real = FilmProcesses.begin
+    real = PlayerPool.film
 
-    def begin(self: FilmProcesses, *arguments: Any, **named: Any) -> None:
-        real(self, *arguments, **named)
-        if "evaluation_0000001600" in arguments:
+    def film(self: PlayerPool, number: int, film: Any) -> None:
+        real(self, number, film)
+        if "evaluation_0000001600" in film.path.name:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(FilmProcesses, "begin", begin)
+    monkeypatch.setattr(PlayerPool, "film", film)
     folder = run(tmp_path, console="plain", render=True, eval_period=1600)
     announced = capsys.readouterr().out.splitlines()
     assert announced[-1].startswith("resume with: ")
