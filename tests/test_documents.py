@@ -29,7 +29,7 @@ from tests.catch import make_catch
 from tests.options.other_values import OTHER_VALUES
 from tests.options.words import parse
 from tests.read_metrics import read_metrics
-from training.action_timing import ActionTiming
+from training.interval import Interval
 from training.train import train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -197,9 +197,9 @@ def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
     assert named == {path.name for path in folder.iterdir()}
     written = set(read_metrics(folder / "metrics.jsonl")[-1])
     timing, clock = fields_of("| field of the timing | meaning |"), fields_of("| field of the clock | meaning |")
-    assert timing == set(ActionTiming(UnrollLayout(1, 1, (1, 1, 1), 1), 4).figures())
-    in_real_time = UnrollLayout(1, 1, (1, 1, 1), 1, delayed_actions=True, real_time=True)
-    assert timing | clock == set(ActionTiming(in_real_time, 4, 60.0).figures())
+    interval = Interval(Config(), UnrollLayout(1, 1, (1, 1, 1), 1))
+    assert timing == set(interval.action_figures())
+    assert clock == set(interval.clock_figures())
     of_impact, of_vtrace = (
         reported(make_learner(LossOptions(loss=loss)), make_batch([True])) for loss in ("impact", "vtrace")
     )

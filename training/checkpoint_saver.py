@@ -121,7 +121,11 @@ class CheckpointSaver:
             "resumes": run.resume.count,
             "planned_updates": run.resume.planned_updates,
             "learner": run.learner.state_dict(),
-            "progress": {**progress.state_dict(run.learner.updates), **now.state_dict()},
+            "progress": {
+                **progress.state_dict(run.learner.updates),
+                **now.state_dict(),
+                "inference_processes": run.machine.inference_processes,
+            },
             "in_flight": in_flight,
         }
         files.write_checkpoint(path, content)

@@ -135,11 +135,11 @@ class PeriodicEvaluation:
             self._games = _GamesUnderWay(checkpoint, players, undo.pop_all(), *begun_at)
 
     def _player(self, weights: SharedWeights) -> PlayerProcess:
-        run, config, timing = self._run, self._run.config, self._run.progress.action_timing
+        run, config = self._run, self._run.config
         series = self._series(run.progress.agent_steps)
         setup = RealtimeSetup(
             environment=series.environment,
-            realtime=as_trained(config.realtime, None if timing is None else timing.action_ms),
+            realtime=as_trained(config.realtime, run.progress.interval.action_ms),
             network=config.network,
             layout=run.layout,
             compute_dtype=run.machine.worker_precision,

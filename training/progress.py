@@ -16,7 +16,6 @@ from replay.mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout, read_game_info
 from run_files.metrics import Episode, JsonValue
-from training.action_timing import ActionTiming
 from training.interval import STAGES, Interval
 
 ONLY_LEARNER = LearnerRank()
@@ -30,7 +29,6 @@ class Progress:
         self,
         config: Config,
         layout: UnrollLayout,
-        action_timing: ActionTiming | None = None,  # in a game that does not wait
         rank: LearnerRank = ONLY_LEARNER,  # each receives an equal share of the steps left
         first_worker: int = 0,  # the number of this learner's first worker among those of all
     ) -> None:
@@ -56,10 +54,9 @@ class Progress:
         self.return_min: float | None = None
         # The latest games are not the same ones for all learners, so the goal is the first learner's to judge.
         self._goal = config.run.goal if rank.is_first else None
-        self.action_timing = action_timing
         self.goal_reached = False  # whether a mean over a full window was at least that of the goal
         self._speed_marks: deque[tuple[float, int]] = deque()  # (seconds, agent steps)
-        self.interval = Interval(layout, action_timing)
+        self.interval = Interval(config, layout)
         self._stage_seconds = dict.fromkeys(STAGES, 0.0)  # since the first unroll of this run
         self._first_unroll_at = 0.0
 
@@ -68,15 +65,13 @@ class Progress:
 
         `updates` is the learner's count. It is stored here too, where it can be read without the weights.
         """
-        timing = self.action_timing
         return {
             **self._counts(),
             "updates": updates,
             "recent_games": [dict(game) for game in self.recent_games],
             "return_min": self.return_min,
             "reached_goal": list(self._goal) if self._goal and self.goal_reached else None,
-            "action_ms": None if timing is None else timing.action_ms,
-            "inference_processes": 0 if timing is None else timing.processes,
+            "action_ms": self.interval.action_ms,
             "interval": self.interval.state_dict(self.seconds),
         }
 
@@ -94,8 +89,7 @@ class Progress:
             self.interval.begin(self._parent_seconds, self.agent_steps)
         else:
             self.interval.load_state_dict(state["interval"], self._parent_seconds)
-        if self.action_timing is not None:
-            self.action_timing.action_ms_before = state["action_ms"]
+        self.interval.action_ms_before = state["action_ms"]
 
     def begin(self) -> None:
         """Training time counts from here on, not the preparations before."""
@@ -167,7 +161,7 @@ class Progress:
         begun = time.perf_counter()
         yield
         spent = time.perf_counter() - begun
-        self.interval.stage_seconds[name] += spent
+        self.interval.add_time(name, spent)
         self._stage_seconds[name] += spent
 
     def count_unroll(self, row: Rows) -> list[Episode]:
@@ -248,8 +242,8 @@ class Progress:
 
     @property
     def interval_frames_per_second(self) -> float:
-        if self._layout.real_time and self.action_timing is not None:
-            return self.action_timing.frames * self._learners / self.interval_seconds  # all have about as many
+        if self._layout.real_time:
+            return self.interval.played_frames * self._learners / self.interval_seconds  # all have about as many
         return self.steps_since_report * self.frames_per_step / self.interval_seconds
 
     def time_shares_of_run(self) -> dict[str, float]:

@@ -73,15 +73,13 @@ class Reporter:
 
     def _replay_figures(self) -> dict[str, JsonValue]:
         """Figures of each replay under its position and type."""
-        progress, replays = self._run.progress, self._run.mix.replays
-        names = [f"{i}_{replay.name}" for i, replay in enumerate(replays)]
-        figures = progress.interval.draw_figures() or [{} for _ in replays]
-        sizes = [{"size": len(replay)} for replay in replays]
-        shares = [seconds / progress.interval_seconds for seconds in progress.interval.draw_seconds()]
-        return {
-            "replays": {name: size | figure for name, size, figure in zip(names, sizes, figures, strict=True)},
-            "replay_time_shares": dict(zip(names, shares, strict=False)),
-        }
+        progress, figures, shares = self._run.progress, {}, {}
+        for i, replay in enumerate(self._run.mix.replays):
+            name, seconds = f"{i}_{replay.name}", progress.interval.draw_seconds(i)
+            figures[name] = {"size": len(replay), **progress.interval.draw_figures(i)}
+            if seconds is not None:
+                shares[name] = seconds / progress.interval_seconds
+        return {"replays": figures, "replay_time_shares": shares}
 
     def _status(self) -> Status:
         progress, mix, pool, figures = self._run.progress, self._run.mix, self._run.actors.pool, self._figures()

@@ -32,7 +32,6 @@ from reports.sinks import check_sinks
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.inherited_options import check_playable, check_resumable
 from run_files.run_folder import CHECKPOINTS, CONFIG, create_run_folder, write_json
-from training.action_timing import make_timing
 from training.progress import Progress
 from training.resume import Resume, load_weights, plan_resume, plan_updates
 from workers.actors import Actors
@@ -113,8 +112,7 @@ def set_up_run(
     run.first_worker = sum(run.learners.of_all(run.machine.worker_count)[: rank.index])
     with refusing_foreign_content(source):
         run.resume = plan_start(run, source)
-        timing = make_timing(config, run.layout, run.machine.inference_processes)
-        run.progress = Progress(config, run.layout, timing, rank, run.first_worker)
+        run.progress = Progress(config, run.layout, rank, run.first_worker)
         if run.resume.progress is not None:
             run.progress.load_state_dict(run.resume.progress)
     # The others may have counted some steps more or fewer than the first one.

@@ -15,19 +15,16 @@ from option_flags import Config
 from replay.unroll_layout import UnrollLayout
 from reports.console import Console
 from tests.catch import make_catch
-from training.action_timing import ActionTiming
 from training.progress import Progress
 from training.resume import BestSoFar
 
 LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
 
 
-def some_progress(
-    layout: UnrollLayout = LAYOUT, timing: ActionTiming | None = None, learners: int = 1, rank: int = 0, **flags: Any
-) -> Progress:
+def some_progress(layout: UnrollLayout = LAYOUT, learners: int = 1, rank: int = 0, **flags: Any) -> Progress:
     """That of a run of 1,000 steps with one environment in each worker."""
     config = Config().replace_flags(**{"environment_max_steps": 1_000, "envs_per_worker": 1, **flags})
-    return Progress(config, layout, timing, LearnerRank(rank, learners))
+    return Progress(config, layout, LearnerRank(rank, learners))
 
 
 def some_run(folder: Path, **parts: Any) -> Any:
@@ -40,7 +37,7 @@ def some_run(folder: Path, **parts: Any) -> Any:
         "agent_steps": 0,
         "parent_steps": 0,
         "updates": 0,
-        "interval": SimpleNamespace(has_diverged=False),
+        "interval": SimpleNamespace(has_diverged=False, action_ms=None),
         "unknown_goal": lambda: None,
     }
     run = {

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from tests.training.catch_runs import CATCH, reports
 from tests.training.some_run import some_progress
-from training.action_timing import ActionTiming, make_timing
+from training.interval import Interval
 from training.train import train
 from wrappers.atari import make_atari
 
@@ -35,10 +36,14 @@ def unroll(
     return row
 
 
+def interval_of(layout: UnrollLayout, **flags: Any) -> Interval:
+    return Interval(Config.from_flags(flags), layout)
+
+
 def test_figures_of_two_unrolls_and_of_a_new_interval() -> None:
-    timing = ActionTiming(LAYOUT, skipped_frames=3)
-    timing.add(unroll([1, 1, 0, 1], [5, 6, 900, 7], [3, 4, 900, 5], frames=12, idle=3))
-    timing.add(unroll([0, 0, 0, 1], [900, 900, 900, 26], [900, 900, 900, 8], frames=8, idle=2))
+    timing = interval_of(LAYOUT, skipped_frames=3)
+    timing.add_unroll(unroll([1, 1, 0, 1], [5, 6, 900, 7], [3, 4, 900, 5], frames=12, idle=3))
+    timing.add_unroll(unroll([0, 0, 0, 1], [900, 900, 900, 26], [900, 900, 900, 8], frames=8, idle=2))
     expected = {
         "idle_share": 0.25,
         "action_age_mean": 11.0,
@@ -48,18 +53,18 @@ def test_figures_of_two_unrolls_and_of_a_new_interval() -> None:
         "action_interval_deviation": np.std([3, 4, 5, 8]),
         "action_interval_max": 8.0,
     }
-    assert timing.figures() == pytest.approx(expected)
-    resumed = ActionTiming(LAYOUT, skipped_frames=3)
-    resumed.load_state_dict(timing.state_dict())
-    assert resumed.figures() == timing.figures()
-    timing.begin()
-    assert timing.figures() == dict.fromkeys(expected)
+    assert timing.action_figures() == pytest.approx(expected)
+    resumed = interval_of(LAYOUT, skipped_frames=3)
+    resumed.load_state_dict(timing.state_dict(1.0), 1.0)
+    assert resumed.action_figures() == timing.action_figures()
+    timing.begin(1.0, 8)
+    assert timing.action_figures() == dict.fromkeys(expected)
 
 
 def test_the_end_of_an_episode_is_no_effect_of_another_action() -> None:
-    timing = ActionTiming(LAYOUT, skipped_frames=3)
-    timing.add(unroll([1, 1, 1, 1], [5, 6, 7, 8], [3, 1, 3, 3], frames=10, idle=0, ended=(0, 1, 0, 0)))
-    figures = timing.figures()
+    timing = interval_of(LAYOUT, skipped_frames=3)
+    timing.add_unroll(unroll([1, 1, 1, 1], [5, 6, 7, 8], [3, 1, 3, 3], frames=10, idle=0, ended=(0, 1, 0, 0)))
+    figures = timing.action_figures()
     assert (figures["action_interval_mean"], figures["action_interval_deviation"]) == (3.0, 0.0)
     assert figures["action_age_mean"] == 6.5
 
@@ -78,10 +83,10 @@ def clocked(times: list[float], played: int, missed: int, dropped: int, ages: Se
 
 
 def test_the_figures_of_the_clock() -> None:
-    timing = ActionTiming(CLOCK, skipped_frames=4, fps=60.0)
-    timing.add(clocked([100, 0, 130], played=10, missed=1, dropped=2))  # a process died in its second inference
-    timing.add(clocked([160, 210, 150], played=30, missed=4, dropped=0))
-    found = timing.figures()
+    timing = interval_of(CLOCK, fps=60.0)
+    timing.add_unroll(clocked([100, 0, 130], played=10, missed=1, dropped=2))  # a process died in its second inference
+    timing.add_unroll(clocked([160, 210, 150], played=30, missed=4, dropped=0))
+    found = timing.clock_figures()
     expected = {
         "missed_share": 5 / 40,
         "inference_ms_mean": 150.0,
@@ -91,44 +96,41 @@ def test_the_figures_of_the_clock() -> None:
         "lost_decisions": 1,
         "dropped_unrolls": 2,
     }
-    assert {name: found[name] for name in expected} == pytest.approx(expected)
-    resumed = ActionTiming(CLOCK, skipped_frames=4, fps=60.0)
-    resumed.load_state_dict(timing.state_dict())
-    assert resumed.figures() == found, "an interval goes on after a resume"
-    timing.begin()
-    empty = timing.figures()
-    assert [empty[name] for name in expected] == [None] * 5 + [0, 0]
+    assert found == pytest.approx(expected)
+    resumed = interval_of(CLOCK, fps=60.0)
+    resumed.load_state_dict(timing.state_dict(1.0), 1.0)
+    assert resumed.clock_figures() == found, "an interval goes on after a resume"
+    timing.begin(1.0, 6)
+    assert list(timing.clock_figures().values()) == [None] * 5 + [0, 0]
 
 
 def test_a_checkpoint_has_the_latest_time_from_screen_to_action() -> None:
     """Of this interval, or of the one before, also if no action took effect since the report or the resume."""
-    timing = ActionTiming(CLOCK, skipped_frames=4, fps=50.0, processes=2)
-    progress = some_progress(CLOCK, timing)
+    progress = some_progress(CLOCK, fps=50.0)
     assert progress.state_dict(updates=0)["action_ms"] is None
     progress.count_unroll(clocked([100, 0, 130], 10, 0, 0, ages=[7, 8, 900]))
     assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(140), "seven frames of 20 ms; one was a pause"
     for _ in range(2):
         progress.begin_interval()
         assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(140)
-    resumed = some_progress(CLOCK, ActionTiming(CLOCK, skipped_frames=4, fps=50.0))
+    resumed = some_progress(CLOCK, fps=50.0)
     resumed.load_state_dict(progress.state_dict(updates=0))
     assert resumed.state_dict(updates=0)["action_ms"] == pytest.approx(140)
     progress.count_unroll(clocked([20, 30, 40], 10, 0, 0, ages=[4, 3, 5]))
     assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(60), "three frames"
-    assert progress.state_dict(updates=0)["inference_processes"] == 2
-    in_frames = some_progress(LAYOUT, ActionTiming(LAYOUT, 4))
-    assert in_frames.state_dict(updates=0)["action_ms"] is None
+    turned = some_progress(LAYOUT)
+    turned.load_state_dict(progress.state_dict(updates=0))
+    assert turned.state_dict(updates=0)["action_ms"] is None, "a resumed run has another interaction"
     assert some_progress(LAYOUT).state_dict(updates=0)["action_ms"] is None
 
 
 def test_frames_are_those_that_were_played() -> None:
-    timing = ActionTiming(CLOCK, skipped_frames=4, fps=60.0)
-    progress = some_progress(CLOCK, timing)
+    progress = some_progress(CLOCK)
     assert (progress.frames, progress.frames_per_step) == (0, 4)
     for played in (10, 17):
         progress.count_unroll(clocked([1, 1, 1], played, 0, 0))
     assert (progress.agent_steps, progress.frames) == (6, 27)
-    resumed = some_progress(CLOCK, timing)
+    resumed = some_progress(CLOCK)
     resumed.load_state_dict(progress.state_dict(updates=0))
     assert resumed.frames == 27
     resumed.count_unroll(clocked([1, 1, 1], 40, 0, 0))
@@ -138,8 +140,7 @@ def test_frames_are_those_that_were_played() -> None:
 def test_several_learners_play_as_many_frames_each(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    timing = ActionTiming(CLOCK, skipped_frames=4, fps=60.0)
-    progress = some_progress(CLOCK, timing, learners=2, environment_max_steps=100)
+    progress = some_progress(CLOCK, learners=2, environment_max_steps=100)
     progress.count_unroll(clocked([1, 1, 1], 30, 0, 0))
     now = 102.0
     assert progress.interval_frames_per_second == pytest.approx(30)
@@ -150,8 +151,8 @@ def test_each_interaction_has_its_figures(interaction: str, figures: int) -> Non
     layout = UnrollLayout(
         3, 1, (1, 2, 2), 2, delayed_actions=interaction != "turns", real_time=interaction == "realtime"
     )
-    timing = make_timing(Config.from_flags({"interaction": interaction}), layout, 1)
-    assert (0 if timing is None else len(timing.figures())) == figures
+    of_turns = interval_of(UnrollLayout(3, 1, (1, 2, 2), 2)).figures(1.0)
+    assert len(interval_of(layout).figures(1.0)) - len(of_turns) == figures
 
 
 @pytest.mark.slow

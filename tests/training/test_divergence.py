@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from option_flags import Config
 from processes.pool import RunFailedError
 from replay.mix import Batch
 from run_files.checkpoint import find_checkpoint, read_checkpoint
@@ -24,7 +25,7 @@ DIVERGING: dict[str, Any] = {"lr": 100.0, "lr_warmup_updates": 0, "gradient_clip
 
 
 def interval_of(*losses: float) -> Interval:
-    interval = Interval(LAYOUT)
+    interval = Interval(Config(), LAYOUT)
     for updates, loss in enumerate(losses, start=1):
         interval.add_update(BATCH, {"total_loss": torch.tensor(loss), "of_no_states": torch.tensor(math.nan)}, updates)
     return interval

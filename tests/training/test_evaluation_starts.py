@@ -63,7 +63,7 @@ def players_of_evaluations(
     monkeypatch.setattr(Players, "players", [])
     learner = SimpleNamespace(updates=0, network=torch.nn.Linear(2, 2))
     timing = SimpleNamespace(action_ms=0.0)
-    progress = SimpleNamespace(agent_steps=0, parent_steps=0, frames=0, action_timing=timing if flags else None)
+    progress = SimpleNamespace(agent_steps=0, parent_steps=0, frames=0, interval=timing)
     saver: Any = SimpleNamespace(folder=folder, saved_updates=0)
     config = Config.from_flags({**SMALL, "eval_period": 100, **flags})
     monkeypatch.setattr(evaluation_module, "write_summary", lambda run, if_due: show_alive())

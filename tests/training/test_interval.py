@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from option_flags import Config
 from replay.interface import Drawn
 from replay.mix import Batch, ReplayDraw
 from tests.training.some_run import LAYOUT
@@ -22,7 +23,7 @@ BATCHES = [
 
 
 def interval_of(*batches: Batch) -> Interval:
-    interval = Interval(LAYOUT)
+    interval = Interval(Config(), LAYOUT)
     for one in batches:
         interval.add_draws(one)
     return interval
@@ -30,7 +31,7 @@ def interval_of(*batches: Batch) -> Interval:
 
 def test_figures_are_means_over_draws_and_distances_over_those_that_ranked() -> None:
     interval = interval_of(*BATCHES)
-    queue, elite = interval.draw_figures()
+    queue, elite = interval.draw_figures(0), interval.draw_figures(1)
     assert queue.pop("distance_drawn") != queue.pop("distance_candidates"), "nothing was ranked: NaN"
     assert queue == {"age_mean": 3.0, "times_drawn_mean": 1.0, "lambda": 1.0}
     assert elite == {
@@ -40,11 +41,11 @@ def test_figures_are_means_over_draws_and_distances_over_those_that_ranked() -> 
         "distance_drawn": 0.5,
         "distance_candidates": 1.5,
     }
-    assert interval.draw_seconds() == [1.0, 4.5]
+    assert [interval.draw_seconds(replay) for replay in (0, 1)] == [1.0, 4.5]
 
 
 def test_there_are_no_figures_before_the_first_draw() -> None:
-    assert (interval_of().draw_figures(), interval_of().draw_seconds()) == ([], [])
+    assert (interval_of().draw_figures(0), interval_of().draw_seconds(0)) == ({}, None)
 
 
 def test_saved_sums_are_continued() -> None:
@@ -52,6 +53,6 @@ def test_saved_sums_are_continued() -> None:
     second.load_state_dict(first.state_dict(1.0), seconds=1.0)
     for one in BATCHES[1:]:
         second.add_draws(one)
-    assert second.draw_figures()[1] == whole.draw_figures()[1]
-    assert second.draw_seconds() == whole.draw_seconds()
-    assert first.draw_seconds() == [0.5, 2.0], "the saved sums are not changed"
+    assert second.draw_figures(1) == whole.draw_figures(1)
+    assert second.draw_seconds(1) == whole.draw_seconds(1)
+    assert first.draw_seconds(1) == 2.0, "the saved sums are not changed"
