@@ -25,13 +25,13 @@ from reports.scores import game_name
 from run_files.metrics import EVALUATIONS, METRICS, flat_numbers, last_report
 from run_files.run_folder import is_job, run_of_job
 from run_files.run_history import EVALUATED
-from run_files.run_reader import ReadLimits, RunReader
+from run_files.run_reader import RunReader
 
 RETURN = "return_mean"
 ALIKE = "all runs alike"
 REFRESH_SECONDS = 5.0
 MOST_RUNS = 200  # of a sweep
-EACH = ReadLimits(reports=200, report_bytes=2 * 1024 * 1024)
+REPORTS_OF_ONE = 200
 READ = {RETURN, "return_max", *(axis.figure for axis in X_AXES.values())}  # figures, besides the chosen one
 LONGEST_LABEL = 60
 LEAST_RUNS, MOST_AXES = 3, 10  # of a chart with one axis for each option
@@ -116,7 +116,9 @@ class ComparisonView:
                 self._read_figure, self._readers = metric, {}
             histories = []
             for row in self._rows or ():
-                reader = self._readers.setdefault(row.folder, self._results.reader(row.folder, {*READ, metric}, EACH))
+                reader = self._readers.setdefault(
+                    row.folder, self._results.reader(row.folder, {*READ, metric}, REPORTS_OF_ONE)
+                )
                 reader.refresh()
                 histories.append(reader.history)
             return group_runs(histories)

@@ -27,7 +27,7 @@ from run_files.run_folder import (
     write_atomically,
 )
 from run_files.run_history import options_of, weights_of
-from run_files.run_reader import ReadLimits, RunReader
+from run_files.run_reader import RunReader
 
 AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE = "at work", "finished", "stopped", "failed", "unreadable"
 STATES = (AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE)
@@ -36,7 +36,7 @@ SILENT_REPORTS = 5
 SCAN_SECONDS = 2.0  # shortest time between two looks at the folder, whatever the number of open pages
 SCAN_SHARE = 0.005  # at most this share of a core is used for looking: thousands of runs are looked at less often
 MAX_DEPTH = 4  # folders between the results folder and a run; a sweep needs two
-A_RUN = ReadLimits(reports=2000, report_bytes=48 * 1024 * 1024, game_bytes=8 * 1024 * 1024)
+MOST_REPORTS = 2000  # of a run, as its curves need them
 SPEED = "steps_per_second"
 NOTES, LONGEST_NOTES = "notes.txt", 20_000  # what people write about a run, in its folder; characters
 RUN_FILES = (CONFIG, SUMMARY, METRICS, EPISODES, NOTES)
@@ -190,9 +190,9 @@ class Results:
             raise PageError(f"{name or self.shown_root} is not the folder of a {kind}: it has no {file}.")
         return path
 
-    def reader(self, folder: Path, names: Collection[str] | None = None, limits: ReadLimits = A_RUN) -> RunReader:
+    def reader(self, folder: Path, names: Collection[str] | None = None, most_reports: int = MOST_REPORTS) -> RunReader:
         """What reads the curves of a run as they grow; parents elsewhere are not read."""
-        return RunReader(folder, names=names, within=self.inside, limits=limits)
+        return RunReader(folder, names=names, within=self.inside, most_reports=most_reports)
 
     def write_notes(self, folder: Path, text: str) -> None:
         """Keep a text in the folder of a run, in place of the one before it."""

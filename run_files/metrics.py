@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 JsonValue: TypeAlias = "float | int | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 Report: TypeAlias = dict[str, JsonValue]
@@ -238,21 +238,17 @@ def flat_numbers(report: Mapping[str, JsonValue]) -> dict[str, float]:
 class NewLines:
     """Gives the complete lines of a file, each once; what is not yet ended by a newline stays for the next `read`.
 
-    A file that was replaced or shortened is read from its beginning. If more than `most_bytes` are new, lines are read
-    at `places` even distances instead of all, and `sampled` says so.
+    A file that was replaced or shortened is read from its beginning.
     """
 
-    def __init__(self, path: Path, *, most_bytes: float = math.inf, places: int = 4000) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._most_bytes = most_bytes
-        self._places = places
         self._identity: tuple[int, int] | None = None  # device and inode of the file; None while there is none
         self.begin_anew()
 
     def begin_anew(self) -> None:
         """What was read is not in the file any more."""
         self._offset = 0
-        self.sampled = False
 
     def read(self) -> Iterator[bytes]:
         """The lines that are new since the last call, without their ends. All of them must be taken.
@@ -268,35 +264,13 @@ class NewLines:
         self._identity = identity
         if size > self._offset:
             with self.path.open("rb") as file:
-                yield from (
-                    self._all_new(file) if size - self._offset <= self._most_bytes else self._some_new(file, size)
-                )
+                file.seek(self._offset)
+                rest = b""
+                while piece := file.read(PIECE):
+                    *lines, rest = (rest + piece).split(b"\n")
+                    self._offset = file.tell() - len(rest)
+                    yield from lines
 
     def read_text(self) -> list[str]:
         """The same as text; a carriage return also ends a line."""
         return b"\n".join(self.read()).decode("utf-8", errors="replace").splitlines()
-
-    def _all_new(self, file: BinaryIO) -> Iterator[bytes]:
-        file.seek(self._offset)
-        rest = b""
-        while piece := file.read(PIECE):
-            *lines, rest = (rest + piece).split(b"\n")
-            self._offset = file.tell() - len(rest)
-            yield from lines
-
-    def _some_new(self, file: BinaryIO, size: int) -> Iterator[bytes]:
-        """Complete lines at even distances, and all of the last ones."""
-        self.sampled = True
-        end = size - int(min(PIECE, self._most_bytes)) // 4
-        step = max(1, (end - self._offset) // self._places)
-        for place in range(self._offset, end, step):
-            file.seek(max(0, place - 1))
-            if place:
-                file.readline()  # the rest of a line
-            line = file.readline()
-            if line.endswith(b"\n") and file.tell() <= end:
-                yield line[:-1]
-        file.seek(end)
-        file.readline()
-        self._offset = file.tell()
-        yield from self._all_new(file)

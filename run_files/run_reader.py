@@ -25,29 +25,15 @@ MOST_ANCESTORS = 1000
 ARCHIVE = ".jsonl.gz"  # the end of the name of an archive
 
 
-@dataclass(frozen=True)
-class ReadLimits:
-    """How much of a run is read and kept.
-
-    Of reports, and of evaluations, at most twice `reports` are kept, at even distances, and always the last one: the
-    100,000 reports of a long run would take gigabytes, and a picture has fewer pixels. Of a file with more new bytes
-    than here, some thousand lines are read at even distances instead of all.
-    """
-
-    reports: int = 4000
-    report_bytes: float = math.inf
-    game_bytes: float = math.inf
-
-
 class _RowFile(NewLines):
     """A growing file of which each line is a row, up to `limit` agent steps."""
 
     wanted = ""  # what a line should be
 
-    def __init__(self, path: Path, limit: float, most_bytes: float, places: int = 4000) -> None:
+    def __init__(self, path: Path, limit: float) -> None:
         self._limit = limit
         self._unreadable = ""  # why nothing can be read
-        super().__init__(path, most_bytes=most_bytes, places=places)
+        super().__init__(path)
 
     def begin_anew(self) -> None:
         super().begin_anew()
@@ -83,12 +69,17 @@ class _RowFile(NewLines):
 
 
 class _ReportFile(_RowFile):
+    """Reports or evaluations. At most twice `most` are kept, at even distances, and always the last one.
+
+    The 100,000 reports of a long run would take gigabytes, and a picture has fewer pixels.
+    """
+
     wanted = "report"
 
-    def __init__(self, path: Path, limit: float, limits: ReadLimits, names: Collection[str] | None) -> None:
-        self._most = limits.reports
+    def __init__(self, path: Path, limit: float, most: int, names: Collection[str] | None) -> None:
+        self._most = most
         self._names = names
-        super().__init__(path, limit, limits.report_bytes, limits.reports)
+        super().__init__(path, limit)
 
     def begin_anew(self) -> None:
         super().begin_anew()
@@ -172,7 +163,7 @@ class RunReader:
         *,
         names: Collection[str] | None = None,
         within: Callable[[Path], bool] = lambda folder: True,
-        limits: ReadLimits = ReadLimits(),  # frozen
+        most_reports: int = 4000,
     ) -> None:
         self.folder = folder
         self.config: dict[str, Any] = {}  # config.json; empty until it can be read
@@ -180,7 +171,7 @@ class RunReader:
         self.problems: list[str] = []
         self._names = names
         self._within = within
-        self._limits = limits
+        self._most_reports = most_reports
         self._parts: list[_Part] = []  # the run and its ancestors, oldest first
         self._weights_from: str | None = None
 
@@ -193,21 +184,19 @@ class RunReader:
                 self.config = config
                 self._parts = self._lineage(config)
                 changed = True
-        before, self.damage, sampled = self.problems, [], []
+        before, self.damage = self.problems, []
         for file in (file for part in self._parts for file in part.files):
             if file.path.parent.is_dir():  # what was read of a deleted run stays
                 changed |= file.refresh()
             shown = self._shown(file.path)
             self.damage += [f"{shown} {why}." for why in file.damage]
-            if file.sampled:
-                sampled.append(f"{shown} is very long; the curves show some thousand of its lines.")
         if not self.folder.is_dir():
             kept = " What was read before is shown." if self._parts else ""
             self.problems = [f"The folder of this run has been deleted.{kept}"]
         elif not self._parts:
             self.problems = [f"The {CONFIG} of this run is cut off, damaged, or was not written by a run."]
         else:
-            self.problems = self.damage + sampled
+            self.problems = self.damage
         return changed or self.problems != before
 
     @property
@@ -248,9 +237,9 @@ class RunReader:
 
     def _part(self, folder: Path, limit: float) -> _Part:
         reports, evaluations = (
-            _ReportFile(folder / name, limit, self._limits, self._names) for name in (METRICS, EVALUATIONS)
+            _ReportFile(folder / name, limit, self._most_reports, self._names) for name in (METRICS, EVALUATIONS)
         )
-        games = _GameFile(folder / EPISODES, limit, self._limits.game_bytes) if self._names is None else None
+        games = _GameFile(folder / EPISODES, limit) if self._names is None else None
         return _Part(folder, limit, reports, evaluations, games)
 
 

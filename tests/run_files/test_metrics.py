@@ -344,20 +344,6 @@ def test_a_file_that_begins_anew_is_read_anew(tmp_path: Path, replace: bool) -> 
     assert list(lines.read()) == [b"5"]
 
 
-def test_a_huge_file_is_read_at_some_places_only(tmp_path: Path) -> None:
-    """Evenly spaced whole lines and the end; then it grows like any other."""
-    path = tmp_path / "numbers"
-    path.write_text("".join(f"{i:09}\n" for i in range(100_000)))
-    lines = NewLines(path, most_bytes=1000, places=50)
-    found = [int(line) for line in lines.read()]
-    assert len(found) < 200 and lines.sampled
-    assert found == sorted(set(found))
-    assert found[0] < 3 * 100_000 / 50 and found[-1] == 99_999
-    with path.open("a") as appended:
-        appended.write("000100000\n")
-    assert list(lines.read()) == [b"000100000"]
-
-
 def test_the_last_lines_of_a_log_are_plain_text(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_bytes(b"old\n" * 1000 + b"half\rwhole\r\n\x1b[31mred\x1b[0m \xff\n\nlast\n")

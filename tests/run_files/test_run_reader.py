@@ -10,7 +10,7 @@ import pytest
 
 from options.rules import UsageError
 from run_files.metrics import flat_numbers
-from run_files.run_reader import ReadLimits, RunReader, read_history
+from run_files.run_reader import RunReader, read_history
 from tests.reports.some_run import write_run
 
 
@@ -177,21 +177,10 @@ def test_only_a_parent_within_what_may_be_seen_is_read(tmp_path: Path) -> None:
 
 
 def test_only_the_wanted_figures_are_kept(tmp_path: Path) -> None:
-    run = RunReader(write_run(tmp_path / "run"), names={"agent_steps", "entropy"}, limits=ReadLimits(reports=5))
+    run = RunReader(write_run(tmp_path / "run"), names={"agent_steps", "entropy"}, most_reports=5)
     run.refresh()
     assert run.history.names() == ["agent_steps", "entropy"] and len(run.history.reports) < 12
     assert not len(run.history.games.x)
-
-
-def test_of_a_huge_file_some_lines_are_read(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", range(1000, 1_000_000, 1000))
-    run = RunReader(folder, limits=ReadLimits(reports=20, report_bytes=10_000, game_bytes=5_000))
-    run.refresh()
-    assert 20 < len(run.history.reports) < 60 and run.history.agent_steps == 999_000
-    assert run.problems == [
-        f"{name} is very long; the curves show some thousand of its lines."
-        for name in ("metrics.jsonl", "episodes.csv")
-    ]
 
 
 def test_numbers_are_named_by_their_path_in_the_report() -> None:
@@ -217,9 +206,7 @@ def test_numbers_are_named_by_their_path_in_the_report() -> None:
 
 def test_of_many_reports_some_at_even_distances_and_the_last_are_kept(tmp_path: Path) -> None:
     for count in (15, 16, 17, 100, 1000):
-        run = RunReader(
-            write_run(tmp_path / str(count), range(1000, 1000 * (count + 1), 1000)), limits=ReadLimits(reports=8)
-        )
+        run = RunReader(write_run(tmp_path / str(count), range(1000, 1000 * (count + 1), 1000)), most_reports=8)
         run.refresh()
         steps = run.history.curve("entropy").x
         assert steps[0] == 1000 and steps[-1] == 1000 * count
