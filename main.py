@@ -67,8 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     from learners.rank import end_with_launcher
     from learners.shares import settle_learners
     from machine.machine_setup import settle_settings
-    from run_files.checkpoint import find_checkpoint, refusing_foreign_content
-    from run_files.inherited_options import inherited_options
+    from run_files.checkpoint import find_checkpoint, inherited_options, refusing_foreign_content
     from training.train import train
     from wrappers.make_environment import check_environment, make_environment
 

@@ -30,8 +30,7 @@ from reports.console import Console, make_console
 from reports.hints import unused_in_test
 from reports.run_header import protocol_in_words
 from reports.scoreboard import TestStatus, result_lines
-from run_files.checkpoint import Checkpoint, refusing_foreign_content
-from run_files.inherited_options import check_playable
+from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_content
 from workers.realtime.inference import RealtimeSetup
 from workers.realtime.timing import check_realtime
 from workers.shared_weights import SharedWeights

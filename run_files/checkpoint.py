@@ -1,11 +1,11 @@
-"""Checkpoints: their names, and how they are written, found, read and checked."""
+"""Checkpoints: their names, how they are written, found, read and checked, and what a run takes over from one."""
 
 import os
 import pickle
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -14,14 +14,13 @@ from typing import Any
 
 import torch
 
-from option_flags import Config, EnvironmentOptions, NetworkOptions, RealtimeOptions
+from option_flags import Config, EnvironmentOptions, NetworkOptions, RealtimeOptions, preset
 from options.rules import UsageError, declared, shown
 from options.run_options import Goal, RunOptions
 from run_files.run_folder import (
     BEST,
     CHECKPOINTS,
     CONFIG,
-    hold,
     newest_first,
     numbered_checkpoints,
     remove_abandoned,
@@ -41,6 +40,9 @@ CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, RuntimeErr
 # Flags that the weights depend on, except for those of the policy head.
 PICTURE_FLAGS = ("frames_stacked", "grayscaling_frames", "frame_scale_resolution")
 NETWORK_FLAGS = (*(name for name in declared(NetworkOptions) if name != "feature_out_layer_size"), *PICTURE_FLAGS)
+ENVIRONMENT_FLAGS = ("env", "env_kwargs", "env_wrapper", "largest_pixel")
+# Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
+FIXED_FLAGS = ("env", *NETWORK_FLAGS, "full_action_space", "largest_pixel")
 # What the policy is and what it observes.
 POLICY_OPTIONS = ("precision", *declared(EnvironmentOptions, RealtimeOptions, NetworkOptions))
 # Flags that a resumed run does not inherit from its parent.
@@ -155,17 +157,7 @@ def find_checkpoint(url: str) -> Checkpoint:
     try:
         return read_checkpoint(place)
     except InvalidCheckpointError as error:
-        raise _unusable(place, str(error)) from None
-
-
-def _unusable(path: Path, why: str) -> UsageError:
-    """The error for a checkpoint that cannot be used; names one beside it that can."""
-    for other in newest_first(path.parent):
-        with suppress(InvalidCheckpointError):
-            if other != path:
-                read_checkpoint(other)
-                return UsageError(f"--load_model_url: {path} {why}; {other} beside it can be used.")
-    return UsageError(f"--load_model_url: {path} {why}.")
+        raise UsageError(f"--load_model_url: {place} {error}.") from None
 
 
 @contextmanager
@@ -176,7 +168,7 @@ def refusing_foreign_content(checkpoint: Checkpoint | None) -> Iterator[None]:
     except CONTENT_ERRORS as error:
         if checkpoint is None:
             raise
-        raise _unusable(checkpoint.path, f"{FOREIGN} ({in_one_line(error)})") from None
+        raise UsageError(f"--load_model_url: {checkpoint.path} {FOREIGN} ({in_one_line(error)}).") from None
 
 
 def in_one_line(error: BaseException) -> str:
@@ -220,6 +212,59 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return checkpoint
 
 
+def inherited_options(checkpoint: Checkpoint, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a command line's checkpoint; `given` are those on the command line itself.
+
+    Raises UsageError if they cannot go together, before one is blamed that nobody has typed.
+    """
+    saved, env = checkpoint.options, given.get("env")
+    if given.get("load_weights_only"):
+        of_environment = () if "env" in given else ENVIRONMENT_FLAGS
+        return {name: saved[name] for name in (*NETWORK_FLAGS, "feature_out_layer_size", *of_environment)}
+    if env not in (None, saved["env"]):
+        raise does_not_fit(f"--env={env}", saved["env"], given["op_mode"])
+    return checkpoint.played_options if given["op_mode"] == "test" else saved
+
+
+def check_playable(config: Config, checkpoint: Checkpoint) -> None:
+    """Refuse flags that do not fit the checkpoint's network."""
+    chosen, options = config.flags(), checkpoint.options
+    for name in NETWORK_FLAGS if config.run.load_weights_only else FIXED_FLAGS:
+        saved = options[name]
+        if chosen[name] != saved:
+            flag, protocol = f"--{name}={chosen[name]}", chosen["protocol"]
+            if protocol != options["protocol"] and name in preset("protocol", protocol):
+                flag = f"--protocol={protocol} with its {flag}"
+            raise does_not_fit(flag, saved, config.run.op_mode)
+
+
+def does_not_fit(flag: str, saved: object, mode: str) -> UsageError:
+    """The error for a flag with another value than the checkpoint's."""
+    instead = "" if mode == "test" else ", or start a new run with --op_mode=train"
+    return UsageError(f"{flag} does not fit a checkpoint with {saved}; leave the flag out{instead}.")
+
+
+def check_resumable(config: Config, checkpoint: Checkpoint) -> None:
+    """Refuse flags that do not fit the checkpoint's network, and a run that is already complete."""
+    check_playable(config, checkpoint)
+    complete = why_complete(config, checkpoint)
+    if complete is not None:
+        raise UsageError(complete)
+
+
+def why_complete(config: Config, checkpoint: Checkpoint) -> str | None:
+    """A sentence about the flag whose end the checkpoint has reached. None if the run can go on."""
+    steps, goal = config.run.environment_max_steps, config.run.goal
+    if checkpoint.agent_steps >= steps:
+        return (
+            f"--environment_max_steps={steps} is already reached: the checkpoint has {checkpoint.agent_steps} agent "
+            "steps; a larger number would be right."
+        )
+    if goal is not None and checkpoint.ended_at(goal):
+        return f"{goal.flag} is already reached: the run ended at it; a larger number would be right."
+    return None
+
+
 def checkpoint_to_use(folder: Path) -> Path | None:
     """The checkpoint with the best mean return, else the newest one, else None."""
     return next(iter([*folder.glob(BEST), *newest_first(folder)]), None)
@@ -246,23 +291,6 @@ def link(source: Path, target: Path) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-@contextmanager
-def kept(source: Path) -> Iterator[Path]:
-    """Another name for a checkpoint, which keeps its content for the `with` block, or until it is renamed.
-
-    If this process is killed, the next run that looks after the folder removes it.
-    """
-    path = temporary_beside(source)
-    link(source, path)
-    try:
-        with path.open("rb") as file:
-            hold(file)
-            yield path
-    finally:
-        with suppress(OSError):  # the file system may have become read-only
-            path.unlink(missing_ok=True)
 
 
 def _is_intact_zip(data: bytes) -> bool:

@@ -102,8 +102,7 @@ def progress(job_folder: Path, config: Config) -> tuple[int, bool]:
     A report may be older than it, or count steps that were lost in a kill.
     """
     # Only now: torch takes seconds to load.
-    from run_files.checkpoint import find_checkpoint  # noqa: PLC0415
-    from run_files.inherited_options import why_complete  # noqa: PLC0415
+    from run_files.checkpoint import find_checkpoint, why_complete  # noqa: PLC0415
 
     folder = resumable(job_folder)
     if folder is None:

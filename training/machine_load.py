@@ -15,7 +15,6 @@ from workers.shared_array import CPU, STAGES, SharedArray
 from workers.worker_pool import WorkerPool
 
 MEMORY_SECONDS = 5.0  # between two measurements of memory: with many workers, each takes milliseconds
-SAMPLE_SECONDS = 1.0  # between two samples of the GPU
 
 
 class _Mark(NamedTuple):
@@ -34,27 +33,19 @@ class MachineLoad:
         self._pool = pool
         self._device = device
         self._memory = (0.0, 0.0)
-        self._memory_at = self._sampled_at = float("-inf")
-        self._gpu_samples: list[float] = []
+        self._memory_at = float("-inf")
         self._start = self._last_report = self._mark()
         psutil.cpu_percent()  # the next call measures from here
 
     def _mark(self) -> _Mark:
         return _Mark(time.monotonic(), time.process_time(), self._times.array.sum(axis=0))
 
-    def tick(self, now: float) -> None:
-        """Sample the GPU, whose gauge covers the latest second at most."""
-        if now - self._sampled_at > SAMPLE_SECONDS:
-            self._sampled_at = now
-            sample = gpu_utilization(self._device)
-            self._gpu_samples += [] if sample is None else [sample]
-
     def figures(self, frames_per_second: float) -> dict[str, JsonValue]:
         """Figures since the latest report, by their names in metrics.jsonl; memory was measured a few seconds ago.
 
         `frames_per_second` are those that this machine plays; what a frame costs is not known if it is 0.
         """
-        now, samples = time.monotonic(), self._gpu_samples
+        now = time.monotonic()
         if now - self._memory_at > MEMORY_SECONDS:
             self._memory, self._memory_at = memory_in_use(self._pool.process_ids()), now
         learner, workers = self._cpu_since(self._last_report)
@@ -64,7 +55,7 @@ class MachineLoad:
             "worker_time_shares": self._shares_since(self._last_report),
             "memory_learner_mb": self._memory[0],
             "memory_workers_mb": self._memory[1],
-            "gpu_utilization": sum(samples) / len(samples) if samples else gpu_utilization(self._device),
+            "gpu_utilization": gpu_utilization(self._device),  # in the latest second at most
             "gpu_memory_mb": gpu_memory_mb(self._device),
             "core_seconds_per_1000_frames": 10 * (learner + workers) / frames_per_second if frames_per_second else None,
         }
@@ -72,7 +63,6 @@ class MachineLoad:
     def begin_interval(self) -> None:
         """Called after a report."""
         self._last_report = self._mark()
-        self._gpu_samples.clear()
 
     def worker_shares(self) -> dict[str, float | None]:
         """Fractions of the workers' time by stage since the start of the run; None before the first unroll."""

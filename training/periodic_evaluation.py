@@ -15,7 +15,7 @@ from evaluation.score_statistics import score_figures
 from processes.pool import ChildPool, WorkersFailedError
 from reports.number_format import number
 from reports.sinks import RetryingSink
-from run_files.checkpoint import BEST_EVAL, checkpoint_name, kept
+from run_files.checkpoint import BEST_EVAL, checkpoint_name, link
 from run_files.metrics import EVALUATIONS, JsonLinesSink
 from run_files.run_folder import VIDEOS
 from training.checkpoint_saver import CheckpointSaver
@@ -25,6 +25,7 @@ from workers.realtime.inference import RealtimeSetup
 from workers.shared_weights import SharedWeights
 
 WAIT_SECONDS = 0.1
+EVALUATED = ".evaluated.pt"  # another name of the checkpoint that is evaluated, which may be deleted meanwhile
 
 
 @dataclass
@@ -121,7 +122,9 @@ class PeriodicEvaluation:
             return  # nothing could be written; the saver has announced it
         with ExitStack() as undo:
             try:
-                checkpoint = undo.enter_context(kept(self._saver.folder / checkpoint_name(updates)))
+                checkpoint = self._saver.folder / EVALUATED
+                undo.callback(checkpoint.unlink, missing_ok=True)
+                link(self._saver.folder / checkpoint_name(updates), checkpoint)
                 weights = undo.enter_context(closing(SharedWeights(weight_count(run.learner.network))))
                 weights.publish(0, flat_weights(run.learner.network))
                 games = range(run.config.test.eval_episode_count)

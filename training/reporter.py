@@ -31,7 +31,6 @@ class Reporter:
     def tick(self) -> None:
         """Update the console if it is due. Called in every iteration of the training loop."""
         now = time.monotonic()
-        self.load.tick(now)
         if self._run.console.due(now):
             self.show()
 

@@ -198,7 +198,7 @@ def plan_resume(parent: Checkpoint, network: ActorCritic, config: Config, layout
     )
     notes = [
         f"resuming from {parent.path} at {parent.agent_steps:,} agent steps",
-        *notes_on_options(parent, config, schedule),
+        *notes_on_options(parent, config),
         *note_on_source(parent.content),
         *notes_on_replays,
         "the games continue exactly where they stopped" if restored else "new games begin",
@@ -228,21 +228,13 @@ def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:
     return planned, chosen or planned
 
 
-def notes_on_options(parent: Checkpoint, config: Config, schedule_updates: int) -> list[str]:
+def notes_on_options(parent: Checkpoint, config: Config) -> list[str]:
     """What the options of the run change, compared with the parent's."""
     notes = []
     if parent.config.environment != config.environment:
         notes.append("the best checkpoint and mean returns begin anew: the environment has other options")
     if config.run.goal is None and parent.reached_goal is not None:
         notes.append(f"{parent.reached_goal.flag} was reached, so the run goes on without it")
-    schedule = config.optimizer
-    if parent.config.optimizer.optimizer != schedule.optimizer:
-        notes.append("the optimizer's moving averages begin anew: it is another one than the parent's")
-    if schedule.lr_scheduler_steps and schedule.lr_end_value == 0 and parent.updates >= schedule_updates:
-        notes.append(
-            f"nothing more will be learned: the learning rate is 0 after {schedule_updates:,} updates; a "
-            "larger --lr_scheduler_steps, or 0 for all planned updates, would be right"
-        )
     return notes
 
 
@@ -281,13 +273,8 @@ def read_saved_replays(parent: Checkpoint, config: Config, layout: UnrollLayout)
     is_newest = path == parent.replay_path and saved["agent_steps"] == parent.agent_steps
     # What a queue holds follows from the batch size and its uses; that of the other replays does not.
     same_queues = before.replay.batch_size == options.batch_size and before.batch_uses == config.batch_uses
-    with_queues, prepared = is_newest and same_queues, len(saved["mix"]["prepared"])
-    notes = []
-    if prepared and with_queues and not options.caching:
-        notes.append(f"batches that were mixed ahead are dropped ({prepared}), because this run has no --caching")
-    if not is_newest:
-        notes.append(f"the replays are those of {path.name}, which is older than the checkpoint")
-    return SavedReplays(saved["mix"], with_queues, path), notes
+    notes = [] if is_newest else [f"the replays are those of {path.name}, which is older than the checkpoint"]
+    return SavedReplays(saved["mix"], is_newest and same_queues, path), notes
 
 
 def saved_games(parent: Checkpoint, config: Config, worker_count: int) -> dict[str, Any] | None:

@@ -29,8 +29,7 @@ from replay.unroll_layout import UnrollLayout
 from reports.console import Console
 from reports.hints import changed_options
 from reports.sinks import check_sinks
-from run_files.checkpoint import Checkpoint, refusing_foreign_content
-from run_files.inherited_options import check_playable, check_resumable
+from run_files.checkpoint import Checkpoint, check_playable, check_resumable, refusing_foreign_content
 from run_files.run_folder import CHECKPOINTS, CONFIG, create_run_folder, write_json
 from training.progress import Progress
 from training.resume import Resume, load_weights, plan_resume, plan_updates

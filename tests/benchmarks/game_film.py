@@ -21,8 +21,7 @@ from option_flags import OPTIONS, Config, EnvironmentOptions
 from options.command_line import given_flags
 from reports.plot import short_count
 from reports.trackers import as_gif
-from run_files.checkpoint import Checkpoint, find_checkpoint
-from run_files.inherited_options import check_playable
+from run_files.checkpoint import Checkpoint, check_playable, find_checkpoint
 from wrappers.atari import make_atari
 from wrappers.environment import MakeWatchedEnvironment, Watch
 

@@ -8,8 +8,7 @@ import pytest
 
 from option_flags import Config, NetworkOptions, merged
 from options.rules import UsageError
-from run_files.checkpoint import Checkpoint
-from run_files.inherited_options import check_resumable, inherited_options
+from run_files.checkpoint import Checkpoint, check_resumable, inherited_options
 from tests.options.other_values import OTHER_VALUES
 from tests.run_files.some_checkpoint import some_content
 

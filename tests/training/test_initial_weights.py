@@ -10,8 +10,7 @@ import torch
 
 from main import main
 from option_flags import Config, EnvironmentOptions
-from run_files.checkpoint import find_checkpoint
-from run_files.inherited_options import inherited_options
+from run_files.checkpoint import find_checkpoint, inherited_options
 from run_files.run_reader import read_history
 from tests.catch import Catch, make_catch
 from tests.training.catch_runs import CATCH, catch_run, reports, resume_run

@@ -4,7 +4,6 @@ import os
 import time
 from typing import Any, cast
 
-import numpy as np
 import psutil
 import pytest
 import torch
@@ -66,21 +65,6 @@ def test_figures_are_of_the_time_since_the_last_report(
     ours = (8 + 16) / 20 / 2
     assert machine_load.cores_in_use(2) == pytest.approx((ours, 0.9 - ours))
     assert machine_load.cores_in_use(1) == (1.0, 0.0), "what others use of one core is not known"
-    times.close()
-
-
-def test_the_gpu_is_sampled_once_a_second_and_the_samples_are_averaged(
-    clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times, busy = make_times(1), iter(range(10, 100, 10))
-    monkeypatch.setattr(torch.cuda, "utilization", lambda device: next(busy))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 512_000_000)
-    machine_load = make_machine_load(times, "cuda")
-    for now in np.arange(0, 2.5, 0.25):
-        machine_load.tick(float(now))
-    load = reported(machine_load)
-    assert (load["gpu_utilization"], load["gpu_memory_mb"]) == (15.0, 512.0), "of two samples"
-    assert reported(machine_load)["gpu_utilization"] == 30.0, "no sample in the new interval yet, so one is taken now"
     times.close()
 
 

@@ -141,7 +141,7 @@ def test_a_run_continues_if_its_evaluation_fails(
     assert not spawned()
 
 
-@pytest.mark.parametrize("broken", ["SharedWeights", "kept", "PlayerPool"])
+@pytest.mark.parametrize("broken", ["SharedWeights", "link", "PlayerPool"])
 def test_a_run_continues_if_the_system_refuses_the_resources_of_an_evaluation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:

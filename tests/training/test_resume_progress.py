@@ -12,7 +12,7 @@ from run_files.checkpoint import Checkpoint, find_checkpoint, read_checkpoint, w
 from run_files.run_folder import BEST
 from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
-from tests.training.resumed_runs import copy_of, ending_at, games, stop_at_once
+from tests.training.resumed_runs import ending_at, games, stop_at_once
 from training import run as run_module
 from training import train as training
 from training.resume import BestSoFar, plan_updates
@@ -157,18 +157,3 @@ def test_the_results_of_another_environment_do_not_count(saved_run: Path, capsys
     progress = find_checkpoint(str(second)).content["progress"]
     assert len(progress["recent_games"]) < 20 and progress["best_return_mean"] is None
     assert progress["episodes"] >= 200, "the counters go on"
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        ({"optimizer": "adam"}, "the optimizer's moving averages begin anew"),
-        ({"lr_scheduler_steps": 3}, "nothing more will be learned: the learning rate is 0 after 3 updates"),
-    ],
-)
-def test_what_a_resumed_run_does_not_keep_is_said(
-    saved_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: dict[str, Any], words: str
-) -> None:
-    folder = copy_of(saved_run, tmp_path)
-    resume_run(folder, make_catch, environment_max_steps=1_050, console="plain", **flags)
-    assert words in capsys.readouterr().out
