@@ -2,7 +2,6 @@
 
 import time
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from agents.spaces import described_spaces
@@ -107,10 +106,10 @@ class CheckpointSaver:
         )
 
     def _write(self, in_flight: dict[str, Any] | None) -> None:
-        run, progress, best = self._run, self._run.progress, self._run.resume.best
-        now, mean = best, progress.return_mean
-        if is_best := best.is_best_return(mean, len(progress.recent_games), progress.return_window):
-            now = replace(best, return_mean=mean, return_steps=progress.agent_steps)
+        run, progress = self._run, self._run.progress
+        best = {}
+        if is_best := progress.is_best:
+            best = {"best_return_mean": progress.return_mean, "best_return_steps": progress.agent_steps}
         path = self.folder / files.checkpoint_name(run.learner.updates)
         content = {
             "options": run.config.flags(),
@@ -123,7 +122,7 @@ class CheckpointSaver:
             "learner": run.learner.state_dict(),
             "progress": {
                 **progress.state_dict(run.learner.updates),
-                **now.state_dict(),
+                **best,
                 "inference_processes": run.machine.inference_processes,
             },
             "in_flight": in_flight,
@@ -135,7 +134,7 @@ class CheckpointSaver:
             files.keep_newest(self.folder, run.config.checkpoint.keep_checkpoints)
             if is_best:
                 files.link(path, self.folder / BEST)
-                run.resume.best = now
+                progress.best_return_mean, progress.best_return_steps = progress.return_mean, progress.agent_steps
         except OSError as error:
             what = f"older ones could not be deleted, or {BEST} not be renewed"
             run.announce(f"the newest checkpoint is complete; {what} ({error.strerror})")

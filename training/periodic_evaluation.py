@@ -57,7 +57,7 @@ class PeriodicEvaluation:
         self._run = run
         self._saver = saver
         self._sink = RetryingSink(JsonLinesSink(run.folder / EVALUATIONS), "evaluations", run.announce)
-        self._periods = run.resume.best.evaluated_steps // run.config.test.eval_period
+        self._periods = run.progress.evaluated_steps // run.config.test.eval_period
         self._games: _GamesUnderWay | None = None
 
     @property
@@ -173,15 +173,15 @@ class PeriodicEvaluation:
 
     def _conclude(self, games: _GamesUnderWay) -> None:
         """Keep the checkpoint if it is the best so far, report, and begin the film."""
-        run, best, results = self._run, self._run.resume.best, sorted(games.results)
-        best.evaluated_steps = games.agent_steps
+        run, progress, results = self._run, self._run.progress, sorted(games.results)
+        progress.evaluated_steps = games.agent_steps
         figures = score_figures(results, run.config.environment.env)
         mean = figures["return_mean"]
-        is_best = best.is_best_evaluation(mean)
+        is_best = progress.best_eval_mean is None or mean > progress.best_eval_mean
         if is_best:
             try:
                 games.checkpoint.replace(self._saver.folder / BEST_EVAL)
-                best.eval_mean = mean
+                progress.best_eval_mean = mean
             except OSError as error:
                 run.announce(f"{BEST_EVAL} cannot be written ({error.strerror}); the one before it is kept")
         self._sink.write(
@@ -193,7 +193,7 @@ class PeriodicEvaluation:
                 "updates": games.updates,
                 "eval_episodes": len(results),
                 **{f"eval_{name}": figure for name, figure in figures.items()},
-                "best_eval_return_mean": best.eval_mean,
+                "best_eval_return_mean": progress.best_eval_mean,
             }
         )
         run.announce(

@@ -19,6 +19,8 @@ from run_files.metrics import Episode, JsonValue
 from training.interval import STAGES, Interval
 
 ONLY_LEARNER = LearnerRank()
+MIN_GAMES = 20  # games that a best mean return needs, or a full window where the window is smaller
+BEST_SO_FAR = ("best_return_mean", "best_return_steps", "best_eval_mean", "evaluated_steps")
 MIN_SPEED_SPAN, SPEED_SPAN = 0.5, 20.0  # seconds for the mean of the displayed speed: smallest and usual
 
 
@@ -54,6 +56,11 @@ class Progress:
         self.return_min: float | None = None
         # The latest games are not the same ones for all learners, so the goal is the first learner's to judge.
         self._goal = config.run.goal if rank.is_first else None
+        # The highest mean returns of the run and its parents; best.pt and best_eval.pt are the checkpoints with them.
+        self.best_return_mean: float | None = None
+        self.best_return_steps: int | None = None  # agent steps of best.pt
+        self.best_eval_mean: float | None = None
+        self.evaluated_steps = 0  # agent steps up to which no evaluation is due any more
         self.goal_reached = False  # whether a mean over a full window was at least that of the goal
         self._speed_marks: deque[tuple[float, int]] = deque()  # (seconds, agent steps)
         self.interval = Interval(config, layout)
@@ -71,6 +78,7 @@ class Progress:
             "recent_games": [dict(game) for game in self.recent_games],
             "return_min": self.return_min,
             "reached_goal": list(self._goal) if self._goal and self.goal_reached else None,
+            **{name: getattr(self, name) for name in BEST_SO_FAR},
             "action_ms": self.interval.action_ms,
             "interval": self.interval.state_dict(self.seconds),
         }
@@ -85,6 +93,8 @@ class Progress:
         self.return_max, self.return_min = (
             None if state[name] is None else float(state[name]) for name in ("return_max", "return_min")
         )
+        for name in BEST_SO_FAR:
+            setattr(self, name, state[name])
         if state["interval"] is None:
             self.interval.begin(self._parent_seconds, self.agent_steps)
         else:
@@ -136,6 +146,14 @@ class Progress:
     def return_mean(self) -> float | None:
         """Mean return of the latest games."""
         return float(np.mean(self.recent_returns)) if self.recent_returns else None
+
+    @property
+    def is_best(self) -> bool:
+        """Whether the mean return is the highest so far, and over enough games."""
+        mean = self.return_mean
+        if mean is None or len(self.recent_games) < min(MIN_GAMES, self.return_window):
+            return False
+        return self.best_return_mean is None or mean > self.best_return_mean
 
     @property
     def recent_returns(self) -> list[float]:

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from agents.learner import Learner
 from agents.network import ActorCritic
@@ -15,10 +15,8 @@ from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import (
     BEST_EVAL,
     Checkpoint,
-    InvalidCheckpointError,
     checkpoint_name,
     link,
-    read_checkpoint,
     refusing_foreign_content,
     write_checkpoint,
 )
@@ -26,56 +24,7 @@ from run_files.metrics import EVALUATIONS, last_report
 from run_files.replay_file import DamagedFileError, read_tensor_file
 from run_files.run_folder import BEST, CHECKPOINTS, NUMBERED_REPLAYS, remove_abandoned
 
-MIN_GAMES = 20  # games that a best mean return needs, or a full window where the window is smaller
 REPLAYS_DEPEND_ON = ("replay_parameters", "use_replay_compression")  # what fits them besides the unrolls' layout
-
-
-@dataclass
-class BestSoFar:
-    """The highest mean returns of a run and its parents; best.pt and best_eval.pt are the checkpoints with them."""
-
-    return_mean: float | None = None
-    return_steps: int | None = None  # agent steps of best.pt
-    eval_mean: float | None = None
-    evaluated_steps: int = 0  # agent steps up to which no evaluation is due any more
-
-    @classmethod
-    def of_parent(cls, parent: Checkpoint, eval_period: int) -> Self:
-        """The best results of the parent, whose best files may be newer than the checkpoint that is resumed.
-
-        `eval_period` is that of the resumed run. With another one than the parent's, nothing is due at its start.
-        """
-        progress = parent.content["progress"]
-        best = cls(eval_mean=progress["best_eval_mean"], evaluated_steps=int(progress["evaluated_steps"]))
-        with suppress(OSError, ValueError):  # there is none, or it is damaged: a resume works without it
-            evaluation: dict[str, Any] = last_report(parent.run_folder / EVALUATIONS) or {}
-            best.eval_mean = evaluation.get("best_eval_return_mean", best.eval_mean)
-            best.evaluated_steps = evaluation.get("agent_steps", best.evaluated_steps)
-        same_period = parent.config.test.eval_period == eval_period
-        best.evaluated_steps = min(best.evaluated_steps, parent.agent_steps) if same_period else parent.agent_steps
-        if parent.path.parent.name != CHECKPOINTS:  # best files beside a checkpoint elsewhere may be of another run
-            return cls(evaluated_steps=best.evaluated_steps)
-        with suppress(InvalidCheckpointError):  # there is none, or it is damaged: the next one is the best
-            kept = read_checkpoint(parent.path.parent / BEST)
-            best.return_mean, best.return_steps = kept.content["progress"]["best_return_mean"], kept.agent_steps
-        return best
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "best_return_mean": self.return_mean,
-            "best_return_steps": self.return_steps,
-            "best_eval_mean": self.eval_mean,
-            "evaluated_steps": self.evaluated_steps,
-        }
-
-    def is_best_return(self, mean: float | None, games: int, window: int) -> bool:
-        """Whether `mean`, over the latest `games` of at most `window` games, is the highest so far."""
-        if mean is None or games < min(MIN_GAMES, window):
-            return False
-        return self.return_mean is None or mean > self.return_mean
-
-    def is_best_evaluation(self, mean: float) -> bool:
-        return self.eval_mean is None or mean > self.eval_mean
 
 
 class SavedReplays(NamedTuple):
@@ -102,7 +51,6 @@ class Resume:
     parent: Checkpoint | None = None
     weights_from: Checkpoint | None = None
     keeps_background: bool = False  # of those weights; in another game it is measured anew
-    best: BestSoFar = field(default_factory=BestSoFar)
     progress: dict[str, Any] | None = None  # the parent's counters, as far as they go on
     replays: SavedReplays = NO_REPLAYS
     in_flight: dict[str, Any] | None = None  # the workers' games and untaken unrolls; None: new games begin
@@ -140,7 +88,7 @@ class Resume:
         own = {
             "options": config.flags(),
             "planned_updates": self.planned_updates,
-            "progress": {**(self.progress or {}), **self.best.state_dict()},
+            "progress": self.progress,
             "in_flight": self.in_flight,
         }
         write_checkpoint(checkpoints / checkpoint_name(self.parent.updates), {**self.parent.content, **own})
@@ -190,7 +138,6 @@ def plan_resume(parent: Checkpoint, network: ActorCritic, config: Config, layout
     check_spaces(parent.content, layout)
     network.load_saved(parent.content["learner"]["network"])
     planned, schedule = plan_updates(parent, config)
-    same_environment = parent.config.environment == config.environment
     replays, notes_on_replays = read_saved_replays(parent, config, layout)
     in_flight = saved_games(parent, config, workers) if replays.with_queues else None
     restored = in_flight is not None and all(
@@ -203,11 +150,8 @@ def plan_resume(parent: Checkpoint, network: ActorCritic, config: Config, layout
         *notes_on_replays,
         "the games continue exactly where they stopped" if restored else "new games begin",
     ]
-    best = BestSoFar.of_parent(parent, config.test.eval_period)
-    if not same_environment:
-        best = BestSoFar(evaluated_steps=parent.agent_steps)
     progress = inherited_progress(parent, config)
-    return Resume(planned, schedule, notes, parent, best=best, progress=progress, replays=replays, in_flight=in_flight)
+    return Resume(planned, schedule, notes, parent, progress=progress, replays=replays, in_flight=in_flight)
 
 
 def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:
@@ -239,12 +183,24 @@ def notes_on_options(parent: Checkpoint, config: Config) -> list[str]:
 
 
 def inherited_progress(parent: Checkpoint, config: Config) -> dict[str, Any]:
-    """The parent's counters, without the returns of another environment. A new interval between reports begins, unless
-    the run is to equal one without a break.
+    """The parent's counters and best results, without those of another environment.
+
+    A new interval between reports begins, unless the run is to equal one without a break.
     """
-    progress: dict[str, Any] = parent.content["progress"]
-    if parent.config.environment != config.environment:
-        progress = {**progress, "recent_games": [], "return_max": None, "return_min": None, "reached_goal": None}
+    progress: dict[str, Any] = dict(parent.content["progress"])
+    with suppress(OSError, ValueError):  # of evaluations that ended after the checkpoint, if there are any
+        evaluation: dict[str, Any] = last_report(parent.run_folder / EVALUATIONS) or {}
+        progress["best_eval_mean"] = evaluation.get("best_eval_return_mean", progress["best_eval_mean"])
+        progress["evaluated_steps"] = evaluation.get("agent_steps", progress["evaluated_steps"])
+    if parent.config.test.eval_period != config.test.eval_period:  # nothing is due at the start
+        progress["evaluated_steps"] = parent.agent_steps
+    progress["evaluated_steps"] = min(progress["evaluated_steps"], parent.agent_steps)
+    same_environment = parent.config.environment == config.environment
+    if not same_environment:
+        progress |= {"recent_games": [], "return_max": None, "return_min": None, "reached_goal": None}
+        progress["evaluated_steps"] = parent.agent_steps
+    if not same_environment or parent.path.parent.name != CHECKPOINTS:  # elsewhere, best files may be of another run
+        progress |= {"best_return_mean": None, "best_return_steps": None, "best_eval_mean": None}
     same_replays = parent.config.replay.replay_parameters == config.replay.replay_parameters
     return progress if config.run.reproducible and same_replays else {**progress, "interval": None}
 

@@ -40,7 +40,7 @@ def write_summary(run: Run, why: str | None = None, if_due: bool = False) -> Non
     With `if_due`, as after reports and while the run waits, it is written every few seconds: who is silent for long
     counts as lost. A file that cannot be written is tried again then.
     """
-    progress, best, now = run.progress, run.resume.best, time.monotonic()
+    progress, now = run.progress, time.monotonic()
     if not run.rank.is_first or (if_due and now - run.summary_written_at < LEAST_SECONDS):
         return
     run.summary_written_at = now
@@ -57,9 +57,9 @@ def write_summary(run: Run, why: str | None = None, if_due: bool = False) -> Non
         "steps_per_second": progress.agent_steps / max(progress.seconds, 1e-9),
         "return_mean": progress.return_mean,
         "return_max": progress.return_max,
-        "best_return_mean": best.return_mean,
-        "best_at_agent_steps": best.return_steps,
-        "best_eval_return_mean": best.eval_mean,
+        "best_return_mean": progress.best_return_mean,
+        "best_at_agent_steps": progress.best_return_steps,
+        "best_eval_return_mean": progress.best_eval_mean,
         "checkpoint": checkpoint and str(checkpoint.relative_to(run.folder)),
         "go_on": checkpoint and go_on_command(run),
     }

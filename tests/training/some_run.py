@@ -16,7 +16,6 @@ from replay.unroll_layout import UnrollLayout
 from reports.console import Console
 from tests.catch import make_catch
 from training.progress import Progress
-from training.resume import BestSoFar
 
 LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
 
@@ -39,6 +38,8 @@ def some_run(folder: Path, **parts: Any) -> Any:
         "updates": 0,
         "interval": SimpleNamespace(has_diverged=False, action_ms=None),
         "unknown_goal": lambda: None,
+        "evaluated_steps": 0,
+        "best_eval_mean": None,
     }
     run = {
         "config": config,
@@ -47,7 +48,7 @@ def some_run(folder: Path, **parts: Any) -> Any:
         "layout": SimpleNamespace(action_count=2, fingerprint=""),
         "machine": SimpleNamespace(device=torch.device("cpu"), worker_precision=torch.float32, inference_processes=0),
         "make_environment": make_catch,
-        "resume": SimpleNamespace(best=BestSoFar(), count=0, planned_updates=10, updates=0),
+        "resume": SimpleNamespace(count=0, planned_updates=10, updates=0),
         "stop": StopSignals(),
         "console": Console(),
         "said": said,

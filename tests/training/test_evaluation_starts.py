@@ -63,7 +63,9 @@ def players_of_evaluations(
     monkeypatch.setattr(Players, "players", [])
     learner = SimpleNamespace(updates=0, network=torch.nn.Linear(2, 2))
     timing = SimpleNamespace(action_ms=0.0)
-    progress = SimpleNamespace(agent_steps=0, parent_steps=0, frames=0, interval=timing)
+    progress = SimpleNamespace(
+        agent_steps=0, parent_steps=0, frames=0, evaluated_steps=0, best_eval_mean=None, interval=timing
+    )
     saver: Any = SimpleNamespace(folder=folder, saved_updates=0)
     config = Config.from_flags({**SMALL, "eval_period": 100, **flags})
     monkeypatch.setattr(evaluation_module, "write_summary", lambda run, if_due: show_alive())

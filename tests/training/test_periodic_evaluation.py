@@ -150,7 +150,14 @@ def test_a_run_continues_if_the_system_refuses_the_resources_of_an_evaluation(
 
     monkeypatch.setattr(evaluation_module, broken, no_room)
     learner = SimpleNamespace(updates=3, network=torch.nn.Linear(2, 2))
-    progress = SimpleNamespace(agent_steps=800, parent_steps=0, frames=0, interval=SimpleNamespace(action_ms=None))
+    progress = SimpleNamespace(
+        agent_steps=800,
+        parent_steps=0,
+        frames=0,
+        evaluated_steps=0,
+        best_eval_mean=None,
+        interval=SimpleNamespace(action_ms=None),
+    )
     config = Config.from_flags(SMALL)
     given = some_run(tmp_path, config=config, learner=learner, progress=progress)
     saver: Any = SimpleNamespace(folder=tmp_path, saved_updates=3)

@@ -10,7 +10,6 @@ from replay.mix import Batch
 from run_files.metrics import Episode
 from tests.training.some_run import LAYOUT, some_progress
 from training.progress import Progress
-from training.resume import BestSoFar
 
 
 def test_the_speed_is_known_after_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,12 +120,12 @@ def test_policy_lag_is_measured_on_fresh_unrolls_only() -> None:
 
 def test_the_mean_return_is_that_of_the_latest_games() -> None:
     progress = some_progress(avg_buff_size=3)
-    best, was_best = BestSoFar(), []
+    was_best = []
     for game_return in (1.0, 9.0, 2.0, 4.0):
         row = np.zeros(LAYOUT.nbytes, np.uint8)
         LAYOUT.array(row, "game_lengths")[5], LAYOUT.array(row, "game_returns")[5] = 50, game_return
         progress.count_unroll(row)
-        was_best.append(best.is_best_return(progress.return_mean, len(progress.recent_returns), 3))
+        was_best.append(progress.is_best)
     assert progress.return_mean == 5.0
     assert was_best == [False, False, True, True], "a full window is enough games, even a small one"
     larger, smaller = some_progress(avg_buff_size=4), some_progress(avg_buff_size=2)
@@ -169,11 +168,12 @@ def test_the_last_unroll_is_played_to_its_end(max_steps: int, unrolls: int) -> N
 
 
 def test_a_return_that_only_equals_the_best_is_not_the_best() -> None:
-    best = BestSoFar()
-    assert best.is_best_return(1.5, games=20, window=100)
-    best.return_mean = 1.5
-    assert not best.is_best_return(1.5, games=20, window=100)
-    assert not best.is_best_return(2.0, games=19, window=100), "too few games"
-    assert best.is_best_evaluation(-7.0)
-    best.eval_mean = -7.0
-    assert not best.is_best_evaluation(-7.0) and best.is_best_evaluation(-6.9)
+    progress = some_progress()
+    play_games(progress, *[1.5] * 19)
+    assert not progress.is_best, "too few games"
+    play_games(progress, 1.5)
+    assert progress.is_best
+    progress.best_return_mean = 1.5
+    assert not progress.is_best
+    play_games(progress, 2.0)
+    assert progress.is_best

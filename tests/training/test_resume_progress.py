@@ -15,7 +15,7 @@ from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import ending_at, games, stop_at_once
 from training import run as run_module
 from training import train as training
-from training.resume import BestSoFar, plan_updates
+from training.resume import plan_updates
 
 pytestmark = pytest.mark.slow
 
@@ -59,18 +59,6 @@ def test_counters_schedule_and_best_continue_without_a_jump(saved_run: Path) -> 
     last = find_checkpoint(str(second))
     scores = [checkpoint.content["progress"]["best_return_mean"] for checkpoint in (best, carried, last)]
     assert scores[0] <= scores[1] == scores[2], "best.pt is the checkpoint with the best mean return"
-
-
-def test_the_best_mean_is_that_of_the_best_file(tmp_path: Path, saved_run: Path) -> None:
-    """It may be newer than the checkpoint that is resumed, or missing, if the run was killed between the two."""
-    saved = find_checkpoint(str(saved_run))
-    run = tmp_path / saved_run.name
-    shutil.copytree(saved_run, run)
-    progress = {**saved.content["progress"], "best_return_mean": 440.0}
-    write_checkpoint(run / "checkpoints" / BEST, {**saved.content, "progress": progress})
-    assert BestSoFar.of_parent(find_checkpoint(str(run)), 0).return_mean == 440
-    (run / "checkpoints" / BEST).unlink()
-    assert BestSoFar.of_parent(find_checkpoint(str(run)), 0).return_mean is None
 
 
 def test_a_checkpoint_elsewhere_does_not_take_the_best_file_beside_it(tmp_path: Path, saved_run: Path) -> None:
