@@ -14,7 +14,6 @@ from options.rules import counted
 from reports.scores import game_name
 from run_files.run_folder import remove_abandoned, write_atomically
 from wrappers.delayed_actions import Played
-from wrappers.emulator import FIRE, NOOP
 from wrappers.environment import FinishedGame, environment_spec, names_in
 
 
@@ -67,7 +66,7 @@ class Replay:
         self._name_of = action_namer(self._environment)
         self._unit = "step" if self._log.ages is None else "frame"
         self._played = self._source_of_actions()
-        self._frames = self._steps = self._frames_of_step = 0
+        self._frames = self._steps = 0
         self._score = AgentScore()
         self._action, self._value = "-", "-"
         self._seen: list[tuple[Picture, dict[str, str]]] = []  # screens that were not drawn yet, and the rows beside
@@ -116,7 +115,6 @@ class Replay:
         chosen_actions = log.actions.tolist() if log.actions.ndim == 1 else log.actions
         for chosen, estimate in zip(chosen_actions, log.values.tolist(), strict=True):
             self._steps += 1
-            self._frames_of_step = 0
             self._action, self._value = self._name_of(chosen), "-" if np.isnan(estimate) else f"{estimate:.2f}"
             _, _, terminated, truncated, _ = environment.step(chosen)
             yield from self._drawn()
@@ -136,18 +134,12 @@ class Replay:
     def _watch(self, screen: Picture, score: float) -> None:
         minutes, seconds = divmod(self._frames // self.format.frames_per_second, 60)
         own_score = self._score.of(score, self._steps)
-        rows = {"score": score_text(own_score), "action": self._pressed(), "value": self._value}
+        rows = {"score": score_text(own_score), "action": self._action, "value": self._value}
         rows |= {self._unit: f"{self._steps:,}", "time": f"{minutes}:{seconds:02}"}
         if self._played is not None:
             rows |= _played_rows(self._played(), self._name_of)
         self._seen.append((screen.copy(), rows))
         self._frames += 1
-        self._frames_of_step += 1
-
-    def _pressed(self) -> str:
-        """The action of a frame: that of the agent, then those by which a lost life makes its step longer."""
-        extra = self._frames_of_step // self._game.series.environment.frames_per_step
-        return self._action if not self._steps or not extra else self._name_of(NOOP if extra == 1 else FIRE)
 
 
 def _played_rows(played: Played, name_of: Callable[[Any], str]) -> dict[str, str]:

@@ -14,12 +14,14 @@ from agents.network import ActorCritic
 from evaluation.parallel_games import GameResult, GameSeries, ParallelGames
 from evaluation.realtime_games import play_in_real_time
 from machine.system_settings import lower_priority, use_one_thread
+from option_flags import Config
 from processes.inside import Heartbeat
 from processes.messages import Kind, receive, send
 from processes.pool import ChildPool, Ended, Member, WorkersFailedError
+from replay.unroll_layout import UnrollLayout
 from run_files.run_folder import remove_abandoned
 from workers.realtime.inference import RealtimeSetup
-from workers.shared_weights import NewestWeights
+from workers.shared_weights import NewestWeights, SharedWeights
 
 
 class Filming(Protocol):
@@ -67,6 +69,29 @@ class PlayerProcess:
     def _lower_priority(self) -> None:
         if self.low_priority:
             lower_priority()
+
+
+def player_of(
+    config: Config,
+    series: GameSeries,
+    layout: UnrollLayout,
+    compute_dtype: torch.dtype,
+    weights: SharedWeights,
+    inference_processes: int = 0,  # with --interaction=realtime
+) -> PlayerProcess:
+    setup = RealtimeSetup(
+        environment=series.environment,
+        realtime=config.realtime,
+        network=config.network,
+        layout=layout,
+        compute_dtype=compute_dtype,
+        weights=weights,
+        processes=inference_processes,
+        timeout=config.workers.worker_timeout,
+        seed=series.seed,
+        greedy=series.greedy,
+    )
+    return PlayerProcess(series=series, setup=setup)
 
 
 class PlayerPool:

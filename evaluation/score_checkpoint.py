@@ -15,7 +15,7 @@ from agents.network import ActorCritic
 from agents.spaces import check_spaces, make_unroll_layout, settle_fps
 from agents.torsos.own_torso import note_on_source
 from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, slots_for
-from evaluation.players import PlayerPool, PlayerProcess
+from evaluation.players import PlayerPool, PlayerProcess, player_of
 from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import result_content, write_results
 from evaluation.show_games import show_games
@@ -31,7 +31,6 @@ from reports.hints import unused_in_test
 from reports.run_header import protocol_in_words
 from reports.scoreboard import TestStatus, result_lines
 from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_content
-from workers.realtime.inference import RealtimeSetup
 from workers.realtime.timing import check_realtime
 from workers.shared_weights import SharedWeights
 from wrappers.environment import MakeWatchedEnvironment
@@ -103,19 +102,8 @@ def make_player(
         greedy=config.test.test_policy == "greedy",
         logged=SHOWN_GAMES if config.test.render else 0,
     )
-    setup = RealtimeSetup(
-        environment=series.environment,
-        realtime=config.realtime,
-        network=config.network,
-        layout=layout,
-        compute_dtype=precision,
-        weights=SharedWeights(weight_count(network)),
-        processes=inference_processes,
-        timeout=config.workers.worker_timeout,
-        seed=series.seed,
-        greedy=series.greedy,
-    )
-    return PlayerProcess(series=series, setup=setup), network
+    weights = SharedWeights(weight_count(network))
+    return player_of(config, series, layout, precision, weights, inference_processes), network
 
 
 def with_latency_of_training(config: Config, checkpoint: Checkpoint) -> tuple[Config, list[str]]:

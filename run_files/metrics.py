@@ -12,6 +12,8 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from processes.printed import plain_text
+
 JsonValue: TypeAlias = "float | int | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 Report: TypeAlias = dict[str, JsonValue]
 
@@ -174,12 +176,9 @@ def last_report(path: Path) -> Report | None:
 
 
 def last_lines(path: Path, count: int, most_bytes: int = TAIL_BYTES) -> list[str]:
-    """The last lines of a text file, as a terminal shows them after carriage returns, without control characters."""
-    lines = _tail(path, most_bytes).decode("utf-8", errors="replace").split("\n")
-    clean = (
-        "".join(c for c in line.rstrip("\r").rsplit("\r", 1)[-1] if c.isprintable() or c == "\t") for line in lines
-    )
-    return [line for line in clean if line.strip()][-count:]
+    """The last lines of a text file, as plain text, without empty ones."""
+    text = plain_text(_tail(path, most_bytes).decode("utf-8", errors="replace"))
+    return [line for line in text.split("\n") if line.strip()][-count:]
 
 
 def _tail(path: Path, most_bytes: int) -> bytes:

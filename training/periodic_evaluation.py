@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agents.acting import flat_weights, weight_count
 from evaluation.logged_game import LoggedGame, film_of
 from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, slots_for
-from evaluation.players import PlayerPool, PlayerProcess
+from evaluation.players import PlayerPool, PlayerProcess, player_of
 from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import score_figures
 from processes.pool import ChildPool, WorkersFailedError
@@ -21,7 +21,6 @@ from run_files.run_folder import VIDEOS
 from training.checkpoint_saver import CheckpointSaver
 from training.run import Run
 from training.summary import write_summary
-from workers.realtime.inference import RealtimeSetup
 from workers.shared_weights import SharedWeights
 
 WAIT_SECONDS = 0.1
@@ -138,21 +137,11 @@ class PeriodicEvaluation:
             self._games = _GamesUnderWay(checkpoint, players, undo.pop_all(), *begun_at)
 
     def _player(self, weights: SharedWeights) -> PlayerProcess:
-        run, config = self._run, self._run.config
-        series = self._series(run.progress.agent_steps)
-        setup = RealtimeSetup(
-            environment=series.environment,
-            realtime=as_trained(config.realtime, run.progress.interval.action_ms),
-            network=config.network,
-            layout=run.layout,
-            compute_dtype=run.machine.worker_precision,
-            weights=weights,
-            processes=run.machine.inference_processes,
-            timeout=config.workers.worker_timeout,
-            seed=series.seed,
-            greedy=series.greedy,
-        )
-        return PlayerProcess(series=series, setup=setup, low_priority=True)
+        run, series = self._run, self._series(self._run.progress.agent_steps)
+        realtime = as_trained(run.config.realtime, run.progress.interval.action_ms)
+        precision, processes = run.machine.worker_precision, run.machine.inference_processes
+        player = player_of(replace(run.config, realtime=realtime), series, run.layout, precision, weights, processes)
+        return replace(player, low_priority=True)
 
     def _series(self, agent_steps: int) -> GameSeries:
         """Different games in each evaluation, so that the best policy is not best at a few starting positions only."""

@@ -19,10 +19,10 @@ from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from evaluation.logged_game import LoggedGame, film_of
 from evaluation.parallel_games import GameLog, GameResult, GameSeries
-from evaluation.players import PlayerPool
+from evaluation.players import PlayerPool, player_of
 from option_flags import Config, EnvironmentOptions
 from processes.pool import ChildPool, WorkersFailedError
-from tests.evaluation.conftest import Start, some_player
+from tests.evaluation.conftest import Start
 from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, Catch, Faulty
 from workers.shared_weights import SharedWeights
@@ -84,7 +84,7 @@ class Scene:
         self.opened.append(weights)
         weights.publish(0, flat_weights(network))
         series = GameSeries(make_environment=make_environment, environment=CONFIG.environment, seed=(7,))
-        player = some_player(series, CONFIG.network, layout, weights)
+        player = player_of(CONFIG, series, layout, torch.float32, weights)
         players = PlayerPool(self.children(), player, 1, range(1))
         self.opened.append(players)
         return players

@@ -115,16 +115,6 @@ def test_a_film_ends_with_the_return_of_its_game(monkeypatch: pytest.MonkeyPatch
     assert {row["score"] for row in rows if row["step"] == "0"} == {"0"}
 
 
-@pytest.mark.slow
-def test_a_film_shows_what_is_pressed_after_a_lost_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, _ = rows_of_a_film(monkeypatch, "BreakoutNoFrameskip-v4", 2)
-    actions = [row["action"] for row in rows if row["step"] != "0"]
-    assert set(actions) == {"RIGHT", "NOOP", "FIRE"}
-    first = actions.index("NOOP")
-    assert actions[first - 4 : first + 12] == ["RIGHT"] * 4 + ["NOOP"] * 4 + ["FIRE"] * 4 + ["RIGHT"] * 4
-    assert actions.count("NOOP") == actions.count("FIRE")
-
-
 def test_the_time_follows_the_rate_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     rows_drawn: list[dict[str, str]] = []
     draw: Callable[..., Picture] = Scene.draw

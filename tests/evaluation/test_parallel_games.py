@@ -22,12 +22,12 @@ from evaluation.parallel_games import (
     game_streams,
     slots_for,
 )
-from evaluation.players import PlayerPool, PlayerProcess
+from evaluation.players import PlayerPool, PlayerProcess, player_of
 from option_flags import Config, EnvironmentOptions
 from processes.pool import ChildPool, WorkersFailedError
 from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
-from tests.evaluation.conftest import Start, some_player
+from tests.evaluation.conftest import Start
 from workers.shared_weights import SharedWeights
 from wrappers.environment import MakeWatchedEnvironment, Watch
 
@@ -178,7 +178,7 @@ def test_evaluations_play_complete_games() -> None:
 
 
 def make_player(weights: SharedWeights, make: MakeWatchedEnvironment = make_catch) -> PlayerProcess:
-    return some_player(series_of(make, slots=16, logged=100), CONFIG.network, LAYOUT, weights)
+    return player_of(CONFIG, series_of(make, slots=16, logged=100), LAYOUT, torch.float32, weights)
 
 
 def test_all_games_are_played_even_if_a_player_dies(start: Start) -> None:

@@ -79,8 +79,6 @@ def test_what_is_masked_is_never_played(tmp_path: Path, factors: int, source: st
     for policy in ("sampled", "greedy"):
         config = Config.from_flags({**given, "test_policy": policy, "render": policy == "sampled"})
         score_checkpoint(config, make_environment, parent)
-    differences = export.export(parent, tmp_path / "export")
-    assert max(differences.values()) < 1e-5
 
 
 @pytest.mark.slow
