@@ -15,8 +15,7 @@ from agents.network import ActorCritic
 from agents.spaces import check_spaces, make_unroll_layout, settle_fps
 from agents.torsos.own_torso import note_on_source
 from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, slots_for
-from evaluation.players import PlayerPool, PlayerProcess, player_of
-from evaluation.realtime_games import as_trained
+from evaluation.players import PlayerPool, PlayerProcess, as_trained, player_of
 from evaluation.score_statistics import result_content, write_results
 from evaluation.show_games import show_games
 from machine.capacity import bytes_of_processes, check_memory, usable_cores

@@ -9,8 +9,7 @@ from pathlib import Path
 from agents.acting import flat_weights, weight_count
 from evaluation.logged_game import LoggedGame, film_of
 from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, slots_for
-from evaluation.players import PlayerPool, PlayerProcess, player_of
-from evaluation.realtime_games import as_trained
+from evaluation.players import PlayerPool, PlayerProcess, as_trained, player_of
 from evaluation.score_statistics import score_figures
 from processes.pool import ChildPool, WorkersFailedError
 from reports.number_format import number

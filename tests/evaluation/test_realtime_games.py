@@ -7,7 +7,7 @@ from agents.spaces import make_unroll_layout
 from evaluation.film import Picture
 from evaluation.logged_game import LoggedGame, Replay
 from evaluation.parallel_games import IDLE, GameResult, GameSeries, game_streams
-from evaluation.realtime_games import TestBook
+from evaluation.players import TestBook
 from option_flags import Config
 from tests.watched import keeping_pictures
 from tests.workers.realtime.fake_inference import FakeSession
