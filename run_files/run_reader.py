@@ -8,7 +8,8 @@ import os
 import sys
 import zlib
 from array import array
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,45 +27,31 @@ ARCHIVE = ".jsonl.gz"  # the end of the name of an archive
 
 
 class _RowFile(NewLines):
-    """A growing file of which each line is a row, up to `limit` agent steps."""
-
-    wanted = ""  # what a line should be
+    """A growing file of which each line is a row, up to `limit` agent steps. Damaged lines are left out."""
 
     def __init__(self, path: Path, limit: float) -> None:
         self._limit = limit
-        self._unreadable = ""  # why nothing can be read
+        self.unreadable = ""  # why nothing can be read
         super().__init__(path)
 
     def begin_anew(self) -> None:
         super().begin_anew()
         self._changed = True
-        self._broken = 0  # lines that are no rows
 
     def _add(self, line: bytes) -> None:
         """Keep the row in a line. Raises ValueError if it has none."""
         raise NotImplementedError
 
-    @property
-    def damage(self) -> Iterator[str]:
-        """What is left out, as the ends of sentences that begin with the file's name."""
-        if self._unreadable:
-            yield f"cannot be read ({self._unreadable})"
-        if self._broken:
-            lines = "1 line of it is" if self._broken == 1 else f"{self._broken:,} lines of it are"
-            yield f"is damaged: {lines} no {self.wanted}"
-
     def refresh(self) -> bool:
         """Read what is new. Returns whether the rows changed."""
-        self._changed, self._unreadable = False, ""
+        self._changed, self.unreadable = False, ""
         try:
             for line in self.read():
                 self._changed = True
-                try:
+                with suppress(ValueError, RecursionError):  # the latter from JSON with thousands of brackets
                     self._add(line)
-                except (ValueError, RecursionError):  # the latter from JSON with thousands of brackets
-                    self._broken += bool(line.strip())
         except OSError as error:
-            self._unreadable = error.strerror or str(error)
+            self.unreadable = error.strerror or str(error)
         return self._changed
 
 
@@ -73,8 +60,6 @@ class _ReportFile(_RowFile):
 
     The 100,000 reports of a long run would take gigabytes, and a picture has fewer pixels.
     """
-
-    wanted = "report"
 
     def __init__(self, path: Path, limit: float, most: int, names: Collection[str] | None) -> None:
         self._most = most
@@ -113,8 +98,6 @@ class _ReportFile(_RowFile):
 class _GameFile(_RowFile):
     """The games, 16 bytes each: short ones are counted in millions."""
 
-    wanted = "game"
-
     def begin_anew(self) -> None:
         super().begin_anew()
         self._numbers = array("d")  # agent steps when a game ended, and its return, by turns
@@ -152,9 +135,9 @@ class _Part:
 class RunReader:
     """The curves of a run as it grows: `refresh` reads what is new, and `history` is all that was read.
 
-    Nothing is raised: `damage` has a sentence for each thing that cannot be read and is left out, `problems` has these
-    and what else a viewer should know. `names` keeps only these figures of the reports, and no games, which saves
-    memory. A parent is read if it is `within` what the viewer may see.
+    Nothing is raised: `problems` has a sentence for each thing that cannot be read and is left out. `names` keeps only
+    these figures of the reports, and no games, which saves memory. A parent is read if it is `within` what the viewer
+    may see.
     """
 
     def __init__(
@@ -167,7 +150,6 @@ class RunReader:
     ) -> None:
         self.folder = folder
         self.config: dict[str, Any] = {}  # config.json; empty until it can be read
-        self.damage: list[str] = []
         self.problems: list[str] = []
         self._names = names
         self._within = within
@@ -184,19 +166,17 @@ class RunReader:
                 self.config = config
                 self._parts = self._lineage(config)
                 changed = True
-        before, self.damage = self.problems, []
+        before, self.problems = self.problems, []
         for file in (file for part in self._parts for file in part.files):
             if file.path.parent.is_dir():  # what was read of a deleted run stays
                 changed |= file.refresh()
-            shown = self._shown(file.path)
-            self.damage += [f"{shown} {why}." for why in file.damage]
+            if file.unreadable:
+                self.problems.append(f"{file.path} cannot be read ({file.unreadable}).")
         if not self.folder.is_dir():
             kept = " What was read before is shown." if self._parts else ""
             self.problems = [f"The folder of this run has been deleted.{kept}"]
         elif not self._parts:
             self.problems = [f"The {CONFIG} of this run is cut off, damaged, or was not written by a run."]
-        else:
-            self.problems = self.damage
         return changed or self.problems != before
 
     @property
@@ -211,10 +191,6 @@ class RunReader:
             frozenset(part.folder for part in self._parts[:-1]),
             self._weights_from,
         )
-
-    def _shown(self, path: Path) -> str:
-        """A file of the run itself by its name; one of an ancestor with its folder."""
-        return path.name if path.parent == self.folder else str(path)
 
     def _lineage(self, config: dict[str, Any]) -> list[_Part]:
         """The run and its ancestors, as far as their folders still exist, oldest first."""
@@ -246,7 +222,7 @@ class RunReader:
 def read_history(folder: Path) -> History:
     """Read the run in `folder`, and the runs that it was resumed from as far as their folders still exist.
 
-    Raises UsageError if `folder` is not the folder of a run, or if one of the files is damaged.
+    Raises UsageError if `folder` is not the folder of a run, or if one of the files cannot be read.
     """
     reader = RunReader(folder)
     reader.refresh()
@@ -258,8 +234,8 @@ def read_history(folder: Path) -> History:
             else f"{folder} is not the folder of a run: it has no config.json; a folder such as "
             "results/<env>_<time> would be right."
         )
-    if reader.damage:
-        raise UsageError(f"in {folder}, {reader.damage[0]}")
+    if reader.problems:
+        raise UsageError(reader.problems[0])
     return reader.history
 
 
