@@ -48,7 +48,7 @@ class _RowFile(NewLines):
         try:
             for line in self.read():
                 self._changed = True
-                with suppress(ValueError, RecursionError):  # the latter from JSON with thousands of brackets
+                with suppress(ValueError):
                     self._add(line)
         except OSError as error:
             self.unreadable = error.strerror or str(error)
@@ -78,7 +78,7 @@ class _ReportFile(_RowFile):
         return self._kept if self._last is None or self._kept[-1] is self._last else [*self._kept, self._last]
 
     def _add(self, line: bytes) -> None:
-        numbers = flat_numbers(parse_report(line, "the line"))
+        numbers = flat_numbers(parse_report(line))
         if numbers.get("agent_steps", math.inf) > self._limit:
             return
         if EVALUATED_MEAN in numbers:
