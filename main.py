@@ -31,6 +31,7 @@ usage: python main.py [--name=value ...] [--flagfile=path]
   python main.py --op_mode=train_w_load --load_model_url=results/<run> --load_weights_only
                                                                          start with its weights
   python main.py --op_mode=test --load_model_url=results/<run> --render  score a policy, film it
+  python main.py --op_mode=play --demonstrations=games                   play yourself, for a run to learn from
 
 Switches are written --name or --noname. A dash in a name counts as an underscore."""
 
@@ -62,6 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
     # processes, which import this file too, need less memory.
     from agents.spaces import suited_settings
+    from evaluation.play import play
     from evaluation.score_checkpoint import score_checkpoint
     from learners.group import connect
     from learners.rank import end_with_launcher
@@ -77,10 +79,13 @@ def run(arguments: Sequence[str]) -> int:
         with refusing_foreign_content(parent):
             flags = merged(inherited_options(parent, given), given)
             config = Config.from_flags(flags)
-    spec = check_environment(config.environment, films=config.test.render)
+    spec = check_environment(config.environment, films=config.test.render or mode == "play")
     if mode == "test":
         assert parent is not None  # a test without --load_model_url is refused by Config
         score_checkpoint(config, make_environment, parent)
+        return 0
+    if mode == "play":
+        play(config, make_environment)
         return 0
     notes: list[str] = []
     if parent is None or config.run.load_weights_only:
@@ -99,6 +104,8 @@ def first_line(given: Mapping[str, Any], config: Config | None) -> str:
     if config is None:
         doing = "testing" if given.get("op_mode") == "test" else "starting from"
         return f"{doing} {given['load_model_url']}"
+    if config.run.op_mode == "play":
+        return f"playing {config.environment.env}; close the window to end"
     env, steps = config.environment.env, config.run.environment_max_steps
     line = f"training on {env} for {steps:,} agent steps; CTRL+C saves the run and ends it"
     if given:

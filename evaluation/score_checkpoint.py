@@ -14,8 +14,9 @@ from agents.acting import flat_weights, weight_count
 from agents.network import ActorCritic
 from agents.spaces import check_spaces, make_unroll_layout, settle_fps
 from agents.torsos.own_torso import note_on_source
-from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, slots_for
+from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, game_streams, slots_for
 from evaluation.players import PlayerPool, PlayerProcess, as_trained, player_of
+from evaluation.recorded_games import RecordedGame, folder_for_games, write_game
 from evaluation.score_statistics import result_content, write_results
 from evaluation.show_games import show_games
 from machine.capacity import bytes_of_processes, check_memory, usable_cores
@@ -54,6 +55,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     with ExitStack() as cleanup:
         player, network = make_player(config, make_environment, checkpoint, processes)
         cleanup.callback(player.setup.weights.close)
+        folder = None if config.replay.demonstrations is None else folder_for_games(config)
         player.setup.weights.publish(0, flat_weights(network))
         stop = cleanup.enter_context(StopSignals())
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
@@ -68,6 +70,10 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
             written = conclude(config, checkpoint, played, console, begun)
         if isinstance(written, str):
             raise RunFailedError(written)
+        for result in played.results.values():
+            if folder is not None and result.log is not None:
+                seed = game_streams(player.series.seed, result.game)[0]
+                write_game(folder, RecordedGame(config.environment, seed, result.log.actions, result.return_))
         if config.test.render and not stop.requested and written is not None:
             first = [played.results[game] for game in range(min(games, SHOWN_GAMES))]
             show_games(player.series, first, written, players, stop)
@@ -99,7 +105,7 @@ def make_player(
         seed=(config.seed,),
         slots=slots,
         greedy=config.test.test_policy == "greedy",
-        logged=SHOWN_GAMES if config.test.render else 0,
+        logged=config.test.test_episode_count if config.replay.demonstrations else SHOWN_GAMES * config.test.render,
     )
     weights = SharedWeights(weight_count(network))
     return player_of(config, series, layout, precision, weights, inference_processes), network

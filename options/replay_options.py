@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from options.rules import (
+    PATH,
     Need,
     Options,
     Rule,
@@ -27,14 +28,17 @@ from options.rules import (
 
 SAMPLING_STRATEGIES = ("lowest", "stratified", "lowest_least_sampled", "stratified_least_sampled")
 A_QUEUE = Need("a queue", lambda config: config.replay.queue_shares)
-A_REPLAY = Need("a replay besides queues", lambda config: config.replay.longest_warmup)
+A_REPLAY = Need("a replay besides queues", lambda c: len(c.replay.queue_shares) < len(c.replay.replays))
+DEMONSTRATIONS = "demonstrations"  # the type of a replay, and its option
 
 
 @dataclass(frozen=True)
 class ReplaySpec:
     """One entry of --replay_parameters. parse_replays checks each key by its rule."""
 
-    type: str = option(MISSING, one_of("queue", "standard", "attentive", "elite"), "Type of the replay.")
+    type: str = option(
+        MISSING, one_of("queue", "standard", "attentive", "elite", DEMONSTRATIONS), "Type of the replay."
+    )
     capacity: int = option(
         MISSING, whole(1), "Number of unrolls that the replay holds; a queue holds at least its share of a batch."
     )
@@ -83,8 +87,8 @@ class ReplaySpec:
         return self.ranks and self.dist_function != "random"
 
     def warmup_unrolls(self, share: int, fill_in_factor: float) -> int:
-        """Number of unrolls in the replay before learning starts; a queue needs none."""
-        if self.type == "queue":
+        """Number of unrolls of the run in the replay before learning starts; a queue, and demonstrations, need none."""
+        if self.type in ("queue", DEMONSTRATIONS):
             return 0
         factor = Fraction(str(fill_in_factor))  # exact: in binary, 0.29 × 100 is 28.999…
         return max(share, math.ceil(factor * self.capacity))
@@ -110,6 +114,7 @@ _RANKED_KEYS = ("alfa_annealing_factor", "dist_function", "lambda_batch_multipli
 REPLAY_KEYS: dict[str, tuple[str, ...]] = {
     "queue": _COMMON_KEYS,
     "standard": _COMMON_KEYS,
+    DEMONSTRATIONS: _COMMON_KEYS,
     "attentive": (*_COMMON_KEYS, *_RANKED_KEYS),
     "elite": (*_COMMON_KEYS, *_RANKED_KEYS, "elite_batch_size", "elite_sampling_strategy", "insert_strategy"),
 }
@@ -240,9 +245,9 @@ class ReplayOptions(Options):
     replay_parameters: str = option(
         '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
         Rule(str, "be a JSON list, as one string"),
-        "JSON list of the replays that fill a batch. Keys of an entry: type (queue, standard, attentive or "
-        "elite), capacity (unrolls), sample_ratio (share of the batch, rounded to whole unrolls; the ratios add up "
-        "to 1), and the keys of its type, see docs/options.md.",
+        "JSON list of the replays that fill a batch. Keys of an entry: type (queue, standard, attentive, elite or "
+        "demonstrations), capacity (unrolls), sample_ratio (share of the batch, rounded to whole unrolls; the ratios "
+        "add up to 1), and the keys of its type, see docs/options.md.",
     )
     training_fill_in_factor: float = option(
         0.1,
@@ -261,6 +266,15 @@ class ReplayOptions(Options):
         "Compression level of lz4, in replays and on the way from nodes of a cluster. 0 is fastest; 1 to 12 compress "
         "better and take longer.",
         Need("--use_replay_compression or --cluster", lambda c: c.replay.use_replay_compression or c.cluster.cluster),
+    )
+    demonstrations: str | None = option(
+        None,
+        PATH,
+        "Folder of recorded games: training learns from them, and tests and --op_mode=play write theirs there.",
+        Need("--pretrain_updates or their replay", lambda c: c.replay.pretrain_updates or c.replay.keeps_games),
+    )
+    pretrain_updates: int = option(
+        1000, whole(0), "Updates with recorded games alone, before a new run plays.", flag_given("demonstrations")
     )
     caching: bool = switch(False, "Prepare batches in the background, before the learner needs them.")
     cache_output_buffer_size: int = option(
@@ -299,5 +313,12 @@ class ReplayOptions(Options):
     def queue_shares(self) -> tuple[int, ...]:
         return tuple(s for replay, s in zip(self.replays, self.shares, strict=True) if replay.type == "queue")
 
+    @property
+    def keeps_games(self) -> bool:
+        """Whether recorded games have a share of each batch."""
+        return any(replay.type == DEMONSTRATIONS for replay in self.replays)
+
     def _check_together(self) -> None:
+        if self.keeps_games and self.demonstrations is None:
+            raise UsageError("--replay_parameters: a replay of demonstrations needs --demonstrations, their folder.")
         check_shares(self.replays, self.shares, self.batch_size)

@@ -40,7 +40,9 @@ class RunOptions(Options):
     topic = "Run"
 
     op_mode: str = option(
-        "train", one_of("train", "train_w_load", "test"), "Start a new run, continue a run, or score a policy."
+        "train",
+        one_of("train", "train_w_load", "test", "play"),
+        "Start a new run, continue a run, score a policy, or play yourself.",
     )
     load_model_url: str | None = option(
         None, PATH, "Run folder or checkpoint, to continue from with train_w_load or to score with test."
@@ -138,9 +140,9 @@ class RunOptions(Options):
             )
         if self.load_weights_only and self.op_mode != "train_w_load":
             raise UsageError("--load_weights_only needs --op_mode=train_w_load: a new run begins with the weights.")
-        if self.op_mode == "train" and self.load_model_url:
+        if self.op_mode in ("train", "play") and self.load_model_url:
             raise UsageError("--load_model_url needs --op_mode=train_w_load or test; --op_mode=train starts a new run.")
-        if self.op_mode != "train" and not self.load_model_url:
+        if self.op_mode in ("train_w_load", "test") and not self.load_model_url:
             raise UsageError(
                 f"--op_mode={self.op_mode} needs --load_model_url, the run folder or checkpoint to "
                 f"{'score' if self.op_mode == 'test' else 'continue from'}."

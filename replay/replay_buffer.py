@@ -1,4 +1,4 @@
-"""Standard, attentive and elite replays: a storage, and rules for what they draw and what they replace."""
+"""All replays but the queue: a storage, and rules for what they draw and what they replace."""
 
 import json
 from collections.abc import Callable
@@ -152,3 +152,15 @@ class ReplayBuffer:
         self._rng.bit_generator.state = json.loads(state["rng"])
         if self._rules.newest is not None:
             self._rules.newest.load_state_dict(state["newest"])
+
+
+class DemonstrationReplay(ReplayBuffer):
+    """Unrolls of recorded games. What the run plays does not replace them."""
+
+    def fill(self, rows: Rows) -> None:
+        """Keep copies of the last ones of `rows [N, nbytes]`, and several of each if they are fewer than the share."""
+        for index in range(max(len(rows), self.share)):
+            super().add(rows[index % len(rows)])
+
+    def add(self, row: Rows) -> None:
+        """Nothing: a mix adds each unroll to all of its replays."""

@@ -25,7 +25,7 @@ WORKER_WORK = {
     "rest": "other work",
 }
 TEST_OPTIONS = (
-    *("op_mode", "load_model_url", "test_episode_count", "test_policy", "render"),
+    *("op_mode", "load_model_url", "test_episode_count", "test_policy", "render", "demonstrations"),
     *("seed", "worker_count", "worker_timeout", "console", "console_period"),
 )
 

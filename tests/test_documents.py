@@ -69,7 +69,7 @@ def anchors(text: str) -> set[str]:
 def test_the_commands_are_understood(document: str) -> None:
     for command in commands(document, r"main\.py"):
         words = [word for word in shlex.split(command) if not word.startswith(f"--{EXAMPLE}=")]
-        assert parse(words).run.op_mode in {"train", "train_w_load", "test"}, command
+        assert parse(words).run.op_mode in {"train", "train_w_load", "test", "play"}, command
 
 
 def test_the_documents_have_commands() -> None:

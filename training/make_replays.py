@@ -10,12 +10,12 @@ from agents.network import ActorCritic
 from agents.ranking import NetworkRanking
 from option_flags import ReplayOptions
 from options.learning_options import ONCE, BatchUses
-from options.replay_options import ReplaySpec
+from options.replay_options import DEMONSTRATIONS, ReplaySpec
 from replay.interface import Replay
 from replay.mix import BatchMix, Mix, MixAhead
 from replay.newest_states import NewestStates
 from replay.queue import QueueReplay
-from replay.replay_buffer import Distance, Ranking, ReplayBuffer, ReplayRules
+from replay.replay_buffer import DemonstrationReplay, Distance, Ranking, ReplayBuffer, ReplayRules
 from replay.storage import CompressedStorage, RawStorage, Storage, UnrollCodec
 from replay.strategies import STRATEGIES
 from replay.unroll_layout import UnrollLayout
@@ -31,6 +31,9 @@ def make_mix(run: Run) -> Mix:
     network = deepcopy(learner.network) if ahead else learner.network
     seed = stream_of("replays", config.seed, run.resume.count)
     replays = make_replays(config.replay, layout, seed, network, run.resume.planned_updates, config.batch_uses)
+    for replay in replays:
+        if isinstance(replay, DemonstrationReplay):
+            replay.fill(run.demonstrations)
     mix = BatchMix(replays, layout, pin_memory=learner.device.type == "cuda")
     if not ahead:
         return mix
@@ -84,15 +87,16 @@ def make_replays(
         newest = NewestStates(layout) if entry.type == "attentive" else None
         distance = distance_of_unrolls(entry, network, layout, newest, rng)
         rules = replay_rules(entry, distance, newest, planned_updates)
-        replays.append(ReplayBuffer(entry.type, storage, rules, share, warmup_unrolls, rng))
+        kind = DemonstrationReplay if entry.type == DEMONSTRATIONS else ReplayBuffer
+        replays.append(kind(entry.type, storage, rules, share, warmup_unrolls, rng))
     return replays
 
 
 def replay_rules(
     entry: ReplaySpec, distance: Distance, newest: NewestStates | None, planned_updates: int
 ) -> ReplayRules:
-    """The rules of a standard, attentive or elite replay."""
-    if entry.type == "standard":
+    """The rules of a replay that is no queue."""
+    if entry.type in ("standard", DEMONSTRATIONS):
         return ReplayRules()
     strategy = STRATEGIES[entry.elite_sampling_strategy if entry.type == "elite" else "lowest"]
     annealing_updates = entry.alfa_annealing_factor * planned_updates
@@ -121,7 +125,7 @@ def distance_of_unrolls(
 
 
 def make_storage(options: ReplayOptions, capacity: int, layout: UnrollLayout) -> Storage:
-    """The storage of a standard, attentive or elite replay."""
+    """The storage of a replay that is no queue."""
     if options.use_replay_compression:
         return CompressedStorage(capacity, UnrollCodec(layout, options.lz4_compression_level))
     return RawStorage(capacity, layout.nbytes)

@@ -25,6 +25,7 @@ from option_flags import Config
 from options.learning_options import ONCE
 from options.rules import UsageError
 from replay.mix import Mix
+from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from reports.console import Console
 from reports.hints import changed_options
@@ -59,6 +60,7 @@ class Run:
     resume: Resume  # what it begins with
     progress: Progress
 
+    demonstrations: Rows  # unrolls of recorded games, until the mix has them
     stop: StopSignals
     folder: Path
     console: Console

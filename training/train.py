@@ -22,6 +22,7 @@ from reports.run_header import NetworkInUse, run_header
 from reports.sinks import make_sinks
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.run_folder import LOGS, MESSAGES
+from training.demonstrations import pretrain, pretrains, read_demonstrations
 from training.housekeeping import Housekeeping
 from training.loop import training_loop
 from training.make_replays import make_mix
@@ -45,6 +46,7 @@ def train(
     lines for the head of the run. With several learners, each of them calls this function with its own connection.
     """
     run = set_up_run(config, make_environment, parent, learners)
+    run.demonstrations = read_demonstrations(run)
     with ExitStack() as parts:  # closed in reverse order
         run.stop = parts.enter_context(StopSignals())
         run.folder = parts.enter_context(folder_of_run(run))
@@ -58,6 +60,7 @@ def train(
 
         run.learner = parts.enter_context(closing(make_learner(run)))
         run.mix = parts.enter_context(closing(make_mix(run)))
+        del run.demonstrations  # the mix has copies
         run.resume.restore_replays(run.mix)
         run.progress.begin()
         with closing(start_actors(run)) as run.actors:
@@ -80,14 +83,17 @@ def first_lines(run: Run, environment_notes: Sequence[str]) -> list[str]:
 
 
 def make_learner(run: Run) -> Learner:
-    """The learner, with what its parent has learned."""
+    """The learner, with what its parent, or a network alone from demonstrations, has learned."""
     device, options = run.machine.device, run.config
+    pretrained = pretrain(run) if pretrains(run) else 0
     updates = run.resume.schedule_updates
     learner = Learner(run.network, run.layout, options.loss, options.optimizer, updates, device)
     learner.join(run.learners)
     if records_updates(options, device, run.network):
         learner.record(record_on_gpu, run.announce)
     run.resume.restore_learner(learner)
+    if pretrained:
+        learner.keep_background(pretrained)
     return learner
 
 

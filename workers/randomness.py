@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from replay.unroll_layout import UnrollLayout
 
 # numpy reads missing numbers as zeros: without purpose and count, a replay and an environment could share a stream.
-PURPOSES = {"environment": 1, "replays": 2, "game": 3, "latency": 4, "node": 5, "learner": 6}
+PURPOSES = {"environment": 1, "replays": 2, "game": 3, "latency": 4, "node": 5, "learner": 6, "pretraining": 7}
 
 RATE = 0.1  # of the steps without a held action, the share that begins to hold one
 EXPONENT = 1.5  # of the zeta distribution
@@ -30,7 +30,7 @@ _AT_MOST_SHARE = _LENGTHS.cumsum() / _LENGTHS.sum()
 
 
 def stream_of(
-    purpose: Literal["environment", "replays", "game", "latency", "node", "learner"], *numbers: int
+    purpose: Literal["environment", "replays", "game", "latency", "node", "learner", "pretraining"], *numbers: int
 ) -> np.random.SeedSequence:
     """The stream for a purpose. `numbers` are the seed, and the indices of the stream within this purpose."""
     return np.random.SeedSequence((PURPOSES[purpose], len(numbers), *numbers))

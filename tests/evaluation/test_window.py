@@ -1,8 +1,10 @@
-"""The window that shows games: where there is none, and what closing it ends. Without a display."""
+"""The window that shows games, and in which a person plays: where there is none, and what ends it."""
 
+import itertools
 import sys
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -12,8 +14,12 @@ import pytest
 from evaluation.film import HEIGHT, WIDTH, Picture
 from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameLog, GameResult, GameSeries
+from evaluation.play import play
+from evaluation.recorded_games import RecordedGame, read_games
 from evaluation.show_games import Window, show_in_window
 from machine.stop_signals import StopSignals
+from options.rules import UsageError
+from tests.options.words import one_line, parse
 from tests.wrappers.hand_written import CATCH, options_of
 from wrappers.make_environment import make_environment
 
@@ -25,6 +31,8 @@ class FakeTk:
     def __init__(self) -> None:
         self.destroyed = False
         self.at_update: Callable[[], None] = lambda: None
+        self.press: Callable[[Any], None]
+        self.release: Callable[[Any], None]
 
     def title(self, text: str) -> None: ...
 
@@ -32,6 +40,9 @@ class FakeTk:
 
     def protocol(self, name: str, call: Any) -> None:
         self.close = call
+
+    def bind(self, event: str, call: Callable[[Any], None]) -> None:
+        setattr(self, {"<KeyPress>": "press", "<KeyRelease>": "release"}[event], call)
 
     def update(self) -> None:
         self.at_update()
@@ -108,3 +119,81 @@ def test_why_there_is_no_window(tkinter: Any, monkeypatch: pytest.MonkeyPatch) -
     assert show(StopSignals()) == (0, ["no window (couldn't connect to display): videos only"])
     monkeypatch.setitem(sys.modules, "tkinter", None)
     assert "videos only" in show(StopSignals())[1][0]
+
+
+def played(folder: Path, env: str, *words: str) -> list[RecordedGame]:
+    play(parse(["--op_mode=play", f"--env={env}", f"--demonstrations={folder}", *words]), make_environment)
+    return list(read_games(str(folder)).values())
+
+
+def test_a_person_plays_an_atari_game_with_the_arrow_keys(
+    tkinter: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Four frames of the game for each action; what the held keys have no action for does not count."""
+    monkeypatch.setattr("evaluation.show_games.time.sleep", lambda seconds: None)
+    keys = {16: ("press", "Right"), 40: ("press", "space"), 80: ("release", "Right"), 100: ("press", "Up")}
+
+    def update() -> None:
+        happens, key = keys.get(len(tkinter.shown), ("release", "x"))
+        getattr(tkinter.root, happens)(SimpleNamespace(keysym=key))
+        if len(tkinter.shown) == 120:
+            tkinter.root.close()
+
+    tkinter.root.at_update = update
+    (game,) = played(tmp_path / "games", "PongNoFrameskip-v4", "--noop_threshold=0", "--nofire_on_reset")
+    noop, fire, right, right_fire = 0, 1, 2, 4  # of NOOP, FIRE, RIGHT, LEFT, RIGHTFIRE, LEFTFIRE
+    assert [action for action, _ in itertools.groupby(game.actions)] == [noop, right, right_fire, fire]
+    assert (len(game.actions), game.return_) == (30, None)
+    assert tkinter.root.destroyed
+
+
+def test_a_person_plays_another_environment_with_the_numbers(
+    tkinter: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It waits for a key. A recorded game is the same when it is played again."""
+    monkeypatch.setattr("evaluation.show_games.time.sleep", lambda seconds: None)
+
+    def update() -> None:
+        shown = len(tkinter.shown)
+        tkinter.root.press(SimpleNamespace(keysym="291"[shown // 2 % 3] if shown % 2 else "Up"))
+        if shown == 200:
+            tkinter.root.close()
+
+    tkinter.root.at_update = update
+    games = played(tmp_path / "games", CATCH, "--seed=3")
+    assert len(games) > 2 and games[-1].return_ is None
+    for game in games:
+        environment = make_environment(game.options, 0)
+        environment.reset(seed=game.seed)
+        ends = [environment.step(action)[2] for action in game.actions.tolist()]
+        assert not any(ends[:-1]) and ends[-1] == (game.return_ is not None)
+        assert game.return_ in (None, sum(game.actions.tolist()))
+        assert set(game.actions.tolist()) <= {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("env", "words", "sentence"),
+    [
+        (CATCH, ("--demonstrations=unset",), "needs --demonstrations, the folder for the recorded games"),
+        (CATCH, ("--interaction=asynchronous", "--action_delay=1"), "--interaction=turns would be right"),
+        ("Pendulum-v1", (), "needs a choice between actions, which --env=Pendulum-v1 has not"),
+        (CATCH, ("--demonstrations=/dev/null/games",), "cannot be made (Not a directory)"),
+    ],
+)
+def test_what_nobody_can_play_is_refused(
+    tkinter: Any, tmp_path: Path, env: str, words: tuple[str, ...], sentence: str
+) -> None:
+    given = [f"--env={env}", *words]
+    if "demonstrations" not in str(words):
+        given.append(f"--demonstrations={tmp_path / 'games'}")
+    with pytest.raises(UsageError) as refused:
+        play(parse(["--op_mode=play", *given]), make_environment)
+    assert sentence in one_line(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_playing_needs_a_display(tkinter: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "tkinter", None)
+    with pytest.raises(UsageError, match=r"^--op_mode=play needs a display, and a Python with tkinter"):
+        played(tmp_path / "games", CATCH)
+    assert not list(tmp_path.iterdir())

@@ -29,8 +29,14 @@ Q, S = '"type": "queue"', '"type": "standard"'
         ("null", "must be a JSON list of at least one replay, not null."),
         ("[5]", ': entry 1 must be an object with the key "type", not 5.'),
         ('[{"capacity": 5}]', ': entry 1 must be an object with the key "type", not {"capacity": 5}.'),
-        ('[{"type": "ring"}]', ': entry 1: type must be one of queue, standard, attentive, elite, not "ring".'),
-        ('[{"type": ["queue"]}]', ': entry 1: type must be one of queue, standard, attentive, elite, not ["queue"].'),
+        (
+            '[{"type": "ring"}]',
+            ': entry 1: type must be one of queue, standard, attentive, elite, demonstrations, not "ring".',
+        ),
+        (
+            '[{"type": ["queue"]}]',
+            ': entry 1: type must be one of queue, standard, attentive, elite, demonstrations, not ["queue"].',
+        ),
         (f"[{{{Q}}}]", ': entry 1 lacks the key "capacity"; the keys of queue are capacity, sample_ratio, type.'),
         (
             f'[{{{Q}, "capacity": 1, "sample_ratio": 0.5}}, {{{S}, "capcity": 1, "sample_ratio": 0.5}}]',
