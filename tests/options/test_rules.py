@@ -47,7 +47,7 @@ def test_only_optional_options_may_be_unset() -> None:
 
 def test_texts_refuse_unknown_words() -> None:
     texts = [name for name, item in OPTIONS.items() if item.metadata["rule"].kind is str]
-    for name in [name for name in texts if name not in ("results_dir", "load_model_url")]:
+    for name in [name for name in texts if name not in ("results_dir", "load_model_url", "demonstrations")]:
         for value in ("no such thing", "auto\n"):
             with pytest.raises(UsageError, match=f"^--{name}") as caught:
                 Config.from_flags({name: value})
