@@ -92,15 +92,15 @@ class Room:
         self.nodes = [self._cluster.nodes[table["bundles_to_node_id"][index]] for index in range(len(needs))]
         return True
 
-    def start(self, index: int, module: str, class_name: str, *arguments: Any) -> NodeProgram:
-        """Start an actor in the room of one program. It makes an object of the class, which learns if it has GPUs."""
+    def start(self, index: int, place: str | None = None) -> NodeProgram:
+        """Start the actor of a program in its room. `place`: see `GuardedProgram`."""
         assert self._group is not None, "nothing is reserved"
         needs, node = self.needs[index], self.nodes[index]
         actor = self._cluster.actor.options(
             num_cpus=needs["CPU"],
             num_gpus=needs.get("GPU", 0),
             scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, index),
-        ).remote(node.checkout, module, class_name, "GPU" in needs, *arguments)
+        ).remote(node.checkout, "cluster.guarded_program", "GuardedProgram", "GPU" in needs, place)
         return NodeProgram(actor, node.name)
 
     def release(self) -> None:

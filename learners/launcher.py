@@ -28,7 +28,6 @@ KNOWN_CODES = (0, LearnerLostError.exit_code)  # of learners that have ended in 
 POLL_SECONDS = 0.1
 END_SECONDS = 60.0  # that the others have to save and end after one has ended with an error
 MOST_ERRORS = 1 << 20  # bytes that are kept of what a learner writes to stderr
-LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 STABLE_SECONDS = 600.0  # a start that holds so much longer than it takes to notice a hang is no failed one
 
 
@@ -70,7 +69,7 @@ class LearnersHere:
         try:
             places = rank_variables(["here"] * learners, self._store)
             for variables, stderr in zip(places, [None, *self._errors], strict=True):
-                own = {**os.environ, **variables, LIFELINE: str(lifeline), "GLOO_SOCKET_IFNAME": LOOPBACK}
+                own = {**os.environ, **variables, LIFELINE: str(lifeline)}
                 self._processes.append(
                     subprocess.Popen(program, env=own, pass_fds=(lifeline,), process_group=0, stderr=stderr)
                 )

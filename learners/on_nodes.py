@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,18 +18,20 @@ from typing import Any
 import ray
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
 
+from cluster.guarded_program import Stamp, newest_checkpoint
 from cluster.node_actor import code_version
 from cluster.node_programs import NodeProgram, ProgramLostError, Room
 from cluster.nodes import ClusterNodes, Node
 from cluster.run_state import COMMAND_SECONDS, RunState
 from learners.launcher import MOST_ERRORS, POLL_SECONDS, rank_variables, say, told_folder, write
-from learners.node_learner import State, newest_checkpoint
 from options.command_line import flag_words
 from options.rules import UsageError
 from processes.pool import RunFailedError
 
 LOST = -1  # the exit code of a learner whose node does not tell it
 CLOSE_SECONDS = 5.0
+END_SECONDS = 60.0  # that a learner has to save and end after its actor has ended
+OUTPUT, ERRORS = "output", "errors"  # of a learner, in its temporary folder
 COMMANDS = {"save": signal.SIGUSR1, "stop": signal.SIGTERM}  # to this process, which passes them on to all learners
 LOOK_SECONDS = 0.5  # between two looks at the nodes
 EXAMINE_SECONDS = 120.0  # in which nodes must say whether they have the same code
@@ -49,6 +52,7 @@ class LearnersOnNodes:
         self._store = TCPStore(own_address, 0, is_master=True, wait_for_workers=False)
         self._codes: list[int | None] = [None] * len(programs)
         self._errors = [b""] * len(programs)
+        self._received = Counter[tuple[int, str]]()  # bytes of each file, by the rank of its learner
         self._line = "starts"  # the last one that the first learner has printed
         self._closed = threading.Event()
 
@@ -66,6 +70,7 @@ class LearnersOnNodes:
 
     def _start(self, flags: Mapping[str, Any]) -> None:
         gpus = [program.call("gpus") for program in self._programs]
+        self._folders = [program.call("folder") for program in self._programs]
         if url := flags.get("load_model_url"):
             copy_checkpoint(str(url), [program.call for program in self._programs])
         nodes = [program.node for program in self._programs]
@@ -74,7 +79,8 @@ class LearnersOnNodes:
             if "GPU" in needs:  # all learners of a node see the same ones, and choose by their local rank
                 of_node = [own for own, other in zip(gpus, nodes, strict=True) if other == program.node]
                 variables["CUDA_VISIBLE_DEVICES"] = ",".join(of_node)
-            program.call("start", flag_words(flags), variables)
+            output = f"{self._folders[rank]}/{OUTPUT}", f"{self._folders[rank]}/{ERRORS}"
+            program.call("start", ["main.py", *flag_words(flags)], output, variables, END_SECONDS)
             cpus = f"{needs['CPU']:g} CPU{'s' * (needs['CPU'] > 1)}"
             say(f"node {program.node}: learner {rank} with {cpus}{' and a GPU' * ('GPU' in needs)}")
 
@@ -84,19 +90,26 @@ class LearnersOnNodes:
     def _watch(self, rank: int) -> None:
         try:
             while self._codes[rank] is None and not self._closed.wait(POLL_SECONDS):
-                self._receive(rank, self._programs[rank].call("state"))
+                code, files = self._programs[rank].call("state", self._folders[rank])
+                self._receive(rank, self._new_bytes(rank, OUTPUT, files), self._new_bytes(rank, ERRORS, files))
+                self._codes[rank] = code
         except ProgramLostError as error:
             say(f"learner {rank}: {error}")
             self._codes[rank] = LOST
 
-    def _receive(self, rank: int, state: State) -> None:
-        write(sys.stdout, state.output)
+    def _new_bytes(self, rank: int, name: str, files: Mapping[str, Stamp]) -> bytes:
+        begin, end = self._received[rank, name], files[name].size
+        self._received[rank, name] = end
+        path = f"{self._folders[rank]}/{name}"
+        return self._programs[rank].call("read", path, None, begin, end - begin) if end > begin else b""
+
+    def _receive(self, rank: int, output: bytes, errors: bytes) -> None:
+        write(sys.stdout, output)
         if rank == 0:
-            write(sys.stderr, state.errors)
-            self._line = next(reversed(state.output.decode(errors="replace").splitlines()), self._line)
+            write(sys.stderr, errors)
+            self._line = next(reversed(output.decode(errors="replace").splitlines()), self._line)
         elif len(self._errors[rank]) < MOST_ERRORS:
-            self._errors[rank] += state.errors
-        self._codes[rank] = state.exit_code
+            self._errors[rank] += errors
 
     def signal(self, number: int) -> None:
         for program, code in zip(self._programs, self._codes, strict=True):
@@ -166,8 +179,8 @@ class NodeStart:
             self._is_first = False
             if room.nodes[0] is not self._cluster.usable.get(self._cluster.own):
                 say(f"this machine has no room for a learner: the run's folder is on node {room.nodes[0].name}")
-            actor = "learners.node_learner", "NodeLearner", str(Path.cwd())
-            learners = LearnersOnNodes([room.start(rank, *actor) for rank in range(self._learners)], room)
+            programs = [room.start(rank, str(Path.cwd())) for rank in range(self._learners)]
+            learners = LearnersOnNodes(programs, room)
             undo.callback(learners.close)
             learners.start(flags)
             undo.pop_all()
@@ -241,13 +254,13 @@ def copy_checkpoint(url: str, calls: Sequence[Callable[..., Any]]) -> None:
 
     `calls` call a method of a learner's actor by its name. Replays stay where they are.
     """
-    here = Path.cwd() / url
     found = [call("newest_checkpoint", url) for call in calls]
-    newest = max(newest_checkpoint(here), *found)
+    newest = max(newest_checkpoint(Path(url)), *found)
     if all(name == newest for name in found):
         return
-    is_here = newest_checkpoint(here) == newest
-    content = (here / newest).read_bytes() if is_here else calls[found.index(newest)]("read", url, newest)
+    is_here = newest_checkpoint(Path(url)) == newest
+    path = str(Path(url, newest))
+    content = Path(path).read_bytes() if is_here else calls[found.index(newest)]("read", path, None, 0, -1)
     for name, call in zip(found, calls, strict=True):
         if name != newest:
-            call("write", url, newest, content)
+            call("write", path, 0, content)

@@ -13,9 +13,9 @@ from cluster.node_actor import ROOT, code_version
 from cluster.node_programs import NodeProgram, ProgramLostError, Room
 from cluster.nodes import ClusterNodes
 from options.command_line import flag_words
+from run_files.run_folder import JOB_LOG
 from sweeps.job import Job, Places, resumable, start_words
-from sweeps.node_job import RESULTS
-from sweeps.run_files_transfer import RunFilesTransfer
+from sweeps.run_files_transfer import RESULTS, RunFilesTransfer
 
 SYNC_SECONDS = 0.5  # between two looks at the files of a run
 NODES_SECONDS = 1.0  # between two looks at the nodes of the cluster
@@ -31,7 +31,7 @@ class ClusterJob(Job):
     def __init__(self, folder: Path, room: Room, words: list[str]) -> None:
         """Start or continue the run in the room, which is released at its end. `words`: the program, and its flags."""
         self._folder, self._room = folder, room
-        self._program = room.start(0, "sweeps.node_job", "NodeJob")
+        self._program = room.start(0)
         self.where = f" on node {self._program.node}"
         self._code: int | None = None
         self._signals: list[int] = []  # not sent yet
@@ -62,14 +62,15 @@ class ClusterJob(Job):
 
     def _run(self, node: NodeProgram, program: str, *flags: str) -> int:
         """Its exit code, once all of its files are here."""
-        files = RunFilesTransfer(self._folder, node.call("folder"), node.call)
+        files = RunFilesTransfer(self._folder, node.call)
         parent = resumable(self._folder)
         files.send(parent)
         # Relative paths: a checkpoint keeps --results_dir, and a folder of the node is not one to continue in later.
         mode = start_words(None if parent is None else f"{RESULTS}/{parent.name}")
-        node.call("start", program, [*mode, f"--results_dir={RESULTS}", *flags])
+        log = f"{RESULTS}/{JOB_LOG}"
+        node.call("start", [program, *mode, f"--results_dir={RESULTS}", *flags], (log, log), {}, 0.0)
         while True:
-            code, stamps = node.call("state")
+            code, stamps = node.call("state", RESULTS)
             files.fetch(stamps)
             if code is not None:
                 return int(code)

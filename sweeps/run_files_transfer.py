@@ -5,14 +5,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from cluster.guarded_program import Stamp
 from run_files.run_folder import CHECKPOINTS, CONFIG, newest_first, remove_abandoned, run_folders, write_atomically
-from sweeps.node_job import RESULTS, Stamp
 
+RESULTS = "results"  # of a run, in its temporary folder on the node
 CHUNK = 4 << 20  # bytes of one message
 FIGURES = {".jsonl", ".csv"}
 TEXT = {".json", ".txt"}  # in which paths of the node become those of the sweep
 
-Call = Callable[..., Any]  # a method of the node's job by its name, with its arguments
+Call = Callable[..., Any]  # a method of a GuardedProgram by its name, with its arguments
 
 
 class FileChangedError(Exception):
@@ -25,9 +26,9 @@ class RunFilesTransfer:
     Files that grow are continued; others are copied whole and renamed, so they are always complete.
     """
 
-    def __init__(self, folder: Path, node_folder: str, call: Call) -> None:
+    def __init__(self, folder: Path, call: Call) -> None:
         self._folder = folder
-        self._here, self._there = str(folder).encode(), node_folder.encode()
+        self._here, self._there = str(folder).encode(), f"{call('folder')}/{RESULTS}".encode()
         relative = rb"(?<![\w./-])" + RESULTS.encode() + rb"(?=/)"
         self._paths_there = re.compile(re.escape(self._there) + rb"|" + relative)
         self._call = call
@@ -53,7 +54,7 @@ class RunFilesTransfer:
             while (content := file.read(CHUNK)) or not offset:
                 if path.name == CONFIG:
                     content = content.replace(self._here, self._there)
-                self._call("write", name, offset, content)
+                self._call("write", f"{RESULTS}/{name}", offset, content)
                 offset += len(content)
                 if not content:
                     break
@@ -86,7 +87,7 @@ class RunFilesTransfer:
     def _copy(self, name: str, file: BinaryIO, offset: int, end: int, stamp: Stamp | None = None) -> None:
         """Add this part of a file. FileChangedError if the file has another stamp than this one."""
         while offset < end:
-            content = self._call("read", name, stamp, offset, min(CHUNK, end - offset))
+            content = self._call("read", f"{RESULTS}/{name}", stamp, offset, min(CHUNK, end - offset))
             if not content:
                 raise FileChangedError
             offset += len(content)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from learners.agreement import GroupAgreement, LearnerMessage
+from learners.agreement import GroupAgreement, News
 from run_files.metrics import Episode, Sink
 from training.checkpoint_saver import NOTHING, WITH_REPLAYS, CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation
@@ -107,7 +107,7 @@ class Housekeeping:
 
     # --- Several learners ---------------------------------------------------------------------------------------------
 
-    def _own_news(self) -> LearnerMessage:
+    def _own_news(self) -> News:
         """What this learner tells the others. The first one decides when all report and save."""
         progress = self._run.progress
         news = progress.take_unsent()._replace(updates=self._run.learner.updates)
@@ -115,7 +115,7 @@ class Housekeeping:
             return news
         return news._replace(goal_reached=progress.goal_reached, report=self._reporter.is_due, save=self._saver.due())
 
-    def _receive(self, news: Sequence[LearnerMessage]) -> None:
+    def _receive(self, news: Sequence[News]) -> None:
         progress = self._run.progress
         self._reporter.games_ended(progress.count_others(news))
         progress.goal_reached = progress.goal_reached or any(each.goal_reached for each in news)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from learners.agreement import Game, LearnerMessage
+from learners.agreement import Game, News
 from learners.rank import LearnerRank
 from option_flags import Config
 from replay.mix import Batch
@@ -44,7 +44,7 @@ class Progress:
         self._learners = rank.size
         self._own_unrolls = 0  # that this learner has received in this run
         self._first_worker = first_worker
-        self._unsent = LearnerMessage()  # what the other learners do not know yet
+        self._unsent = News()  # what the other learners do not know yet
         self.agent_steps = 0  # of all learners, as far as this one knows
         self.episodes = 0
         self.updates = 0  # of the network, as the learner counts them
@@ -230,12 +230,12 @@ class Progress:
         known = ", ".join(sorted(said))
         return f"{goal.flag} cannot end the run: its games have no number {goal.name}; they have {known}"
 
-    def take_unsent(self) -> LearnerMessage:
+    def take_unsent(self) -> News:
         """What this learner has received since the last call, for the others."""
-        news, self._unsent = self._unsent, LearnerMessage()
+        news, self._unsent = self._unsent, News()
         return news
 
-    def count_others(self, news: Sequence[LearnerMessage]) -> list[Episode]:
+    def count_others(self, news: Sequence[News]) -> list[Episode]:
         """Count what the other learners have received; return the games that ended in it."""
         self.agent_steps += sum(each.steps for each in news)
         self._played_frames += sum(each.frames for each in news)

@@ -1,15 +1,13 @@
 """What learners tell each other, and what they decide from it."""
 
 import itertools
-import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from learners.agreement import MAX_GAMES, Decision, Game, GroupAgreement, LearnerMessage, Verdict, decide
+from learners.agreement import GroupAgreement, News, Said, Verdict, decide
 from learners.group import LearnerGroup, LearnerLostError
 from option_flags import Config
 from reports.sinks import SinkList
@@ -20,25 +18,11 @@ from training.housekeeping import Housekeeping
 from training.progress import Progress
 
 SILENCE = 0.2  # seconds after which a silent learner is lost
-NEWS = LearnerMessage(
-    True, True, False, True, 7, True, 2, 40, 160, [Game(-3.5, 12, 1), Game(21.0, 9, 0, {"success": 1.0})]
-)
-LONGEST = Game(-sys.float_info.max / 3, 10**9, 10**5)
-
-
-@pytest.mark.parametrize("news", [LearnerMessage(), NEWS, NEWS._replace(games=[LONGEST] * MAX_GAMES)])
-def test_a_message_carries_the_news(news: LearnerMessage) -> None:
-    message = news.encoded()
-    assert message.shape == LearnerMessage().encoded().shape
-    assert LearnerMessage.decoded(message) == news._replace(games=list(news.games))
-
-
-READY, WAITING = LearnerMessage(ready=True, updates=3), LearnerMessage()
-ENDS, USED_UP = READY._replace(ready=False, ends=True), READY._replace(ready=False, used_up=True)
+READY, WAITING, ENDS, USED_UP = Said(ready=True), Said(), Said(ends=True), Said(used_up=True)
 
 
 @pytest.mark.parametrize(
-    ("news", "verdict"),
+    ("said", "verdict"),
     [
         ([READY, READY], Verdict.UPDATE),
         ([READY, WAITING], Verdict.WAIT),
@@ -48,40 +32,29 @@ ENDS, USED_UP = READY._replace(ready=False, ends=True), READY._replace(ready=Fal
         ([READY, USED_UP], Verdict.FINISH),
         ([USED_UP, USED_UP], Verdict.FINISH),
         ([WAITING, USED_UP], Verdict.WAIT),
-        ([READY._replace(ends=True), USED_UP], Verdict.FINISH),
+        ([Said(ends=True, used_up=True), USED_UP], Verdict.FINISH),
     ],
 )
-def test_what_all_decide_from_the_same_messages(news: list[LearnerMessage], verdict: Verdict) -> None:
-    assert decide([news]).verdict is verdict and decide([news[::-1]]).verdict is verdict
+def test_what_all_decide_from_what_they_have_said(said: list[Said], verdict: Verdict) -> None:
+    assert decide(said) is verdict and decide(said[::-1]) is verdict
 
 
-@pytest.mark.parametrize(
-    ("heard", "decision"),
-    [
-        ([[READY._replace(report=True), READY]], Decision(Verdict.UPDATE, report=True)),
-        ([[READY, READY._replace(report=True, save=2)]], Decision(Verdict.UPDATE)),
-        ([[READY._replace(save=2), WAITING], [READY, READY]], Decision(Verdict.UPDATE, save=2)),
-        ([[READY._replace(save=2), WAITING]], Decision(Verdict.WAIT)),
-    ],
-    ids=["the first one decides", "no other does", "what it has said counts from the next update on", "not before"],
-)
-def test_the_first_learner_decides_when_all_report_and_save(
-    heard: Sequence[Sequence[LearnerMessage]], decision: Decision
-) -> None:
-    assert decide(heard) == decision
+def has_made_updates(group: LearnerGroup) -> None:
+    agreement = GroupAgreement(group)
+    agreement.connect(lambda: News(updates=3 + group.rank.index), lambda news: None)
+    with pytest.raises(LearnerLostError, match="the learners have made 3, 4 updates"):
+        any(agreement.may_update(ready=True) for _ in itertools.count())
 
 
 def test_learners_with_different_updates_are_lost() -> None:
-    assert decide([[READY, WAITING]]).verdict is Verdict.WAIT, "a sign of life says nothing of updates"
-    with pytest.raises(LearnerLostError, match="the learners have made 3, 4 updates"):
-        decide([[READY, READY._replace(updates=4)]])
+    run_threads(has_made_updates)
 
 
 def agrees(group: LearnerGroup) -> list[Any]:
     """Learner 1 is ready later, and wants the run to end after the first update."""
     agreement, rank = GroupAgreement(group), group.rank.index
     heard: list[Any] = []
-    agreement.connect(lambda: LearnerMessage(steps=10 + rank, report=rank == 0, save=1 - rank), heard.extend)
+    agreement.connect(lambda: News(steps=10 + rank, report=rank == 0, save=1 - rank), heard.extend)
     granted = 0
     for turn in itertools.count():
         if not agreement.goes_on(stops=rank == 1 and granted == 1, used_up=False):
@@ -94,16 +67,15 @@ def agrees(group: LearnerGroup) -> list[Any]:
 
 def test_all_update_at_once_and_end_after_the_same_update() -> None:
     first, second = run_threads(agrees)
-    assert first == [1, LearnerMessage(ready=True, steps=11, games=[]), True, 1]
-    assert second == [1, LearnerMessage(ready=True, steps=10, report=True, save=1, games=[]), True, 1]
+    assert first == [1, News(steps=11), True, 1]
+    assert second == [1, News(steps=10, report=True, save=1), True, 1]
 
 
 def has_no_batch_for_long(group: LearnerGroup) -> Any:
     """Learner 1 has its first batch long after a silent one would be lost; what is to be saved then."""
     agreement, begun = GroupAgreement(group), group.from_first(time.monotonic())  # one clock for both
-    due, steps = iter([2]), itertools.count(20, 20)  # a save is asked for once, before there is a batch
-    heard: list[LearnerMessage] = []
-    agreement.connect(lambda: LearnerMessage(steps=next(steps), save=next(due, 0)), heard.extend)
+    heard: list[News] = []
+    agreement.connect(lambda: News(steps=20, save=2), heard.extend)
     while not agreement.may_update(ready=group.rank.is_first or time.monotonic() - begun > 3 * SILENCE):
         assert agreement.goes_on(stops=False, used_up=False)
         assert not heard and agreement.save_due(lambda: 0) == 0, "nothing comes of a sign of life"
@@ -113,10 +85,7 @@ def has_no_batch_for_long(group: LearnerGroup) -> Any:
 
 @pytest.mark.slow
 def test_a_learner_without_a_batch_is_not_lost() -> None:
-    (first_save, of_second), (second_save, of_first) = run_threads(has_no_batch_for_long, timeout=SILENCE)
-    assert first_save == second_save == 2
-    assert [steps for steps in of_second if steps] == [20], "the second learner told its steps with its batch"
-    assert of_first == [20 * number for number in range(1, len(of_first) + 1)] and len(of_first) > 3
+    assert run_threads(has_no_batch_for_long, timeout=SILENCE) == [(2, [20])] * 2
 
 
 def waits_for_an_evaluation(group: LearnerGroup) -> bool:
@@ -162,25 +131,23 @@ def test_the_first_learner_judges_the_goal_for_all() -> None:
 
 
 def plays_short_games(group: LearnerGroup) -> list[list[float]]:
-    """The games that each learner knows after an update, and at the end; each plays more than fit in a message."""
+    """The games that each learner knows after an update, and at the end."""
     progress = some_progress(learners=2, environment_max_steps=10**6, avg_buff_size=10**4)
     agreement = connected(group, progress)
-    play_games(progress, *[float(n) for n in range(2 * MAX_GAMES)])
+    play_games(progress, *range(500))
     while not agreement.may_update(ready=True):
         pass
     known = [sorted(progress.recent_returns)]
-    play_games(progress, *[-1.0] * (2 * MAX_GAMES))
+    play_games(progress, *[-1.0] * 500)
     while agreement.goes_on(stops=False, used_up=True):
         pass
     agreement.finished(used_up=True)
     return [*known, sorted(progress.recent_returns)]
 
 
-def test_no_game_is_left_out_however_many_there_are() -> None:
-    own = [float(n) for n in range(2 * MAX_GAMES)]
-    for after_update, at_end in run_threads(plays_short_games):
-        assert after_update == sorted(own + own[:MAX_GAMES]), "what has no room in a message is told with the next one"
-        assert at_end == [-1.0] * (4 * MAX_GAMES) + sorted(own * 2)
+def test_all_learners_know_all_games() -> None:
+    games = sorted([float(number) for number in range(500)] * 2)
+    assert run_threads(plays_short_games) == [[games, [-1.0] * 1000 + games]] * 2
 
 
 def ends_at_different_times(group: LearnerGroup, stops: bool) -> tuple[int, bool, bool]:

@@ -14,10 +14,10 @@ pytest.importorskip("ray")
 
 import ray
 
+from cluster.guarded_program import GuardedProgram, Stamp
 from cluster.node_programs import ProgramLostError
 from cluster.nodes import Node
 from learners.launcher import rank_variables
-from learners.node_learner import NodeLearner, State, newest_checkpoint
 from learners.on_nodes import LOST, LearnersOnNodes, copy_checkpoint, learner_needs
 
 
@@ -68,6 +68,7 @@ def here_and_two_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     for folder in folders:
         folder.mkdir()
     monkeypatch.chdir(folders[0])
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return folders
 
 
@@ -81,12 +82,11 @@ def copy(nodes: list[Path], url: str = "run") -> list[str]:
     """Copy the checkpoint; which methods of the two nodes were called."""
     called: list[str] = []
 
-    def call(node: Path, method: str, url: str, *arguments: Any) -> Any:
+    def call(program: GuardedProgram, method: str, *arguments: Any) -> Any:
         called.append(method)
-        actor: Any = SimpleNamespace(_cwd=node)
-        return newest_checkpoint(node / url) if not arguments else getattr(NodeLearner, method)(actor, url, *arguments)
+        return getattr(program, method)(*arguments)
 
-    copy_checkpoint(url, [partial(call, node) for node in nodes[1:]])
+    copy_checkpoint(url, [partial(call, GuardedProgram(False, str(node))) for node in nodes[1:]])
     return [method for method in called if method != "newest_checkpoint"]
 
 
@@ -119,12 +119,19 @@ class Program:
 
     def __init__(self, node: str, is_gone: bool) -> None:
         self.node, self.is_gone, self.has_ended = node, is_gone, False
-        self.states = [State(None, b"at work\n", b""), State(0, b"done\n", b"")]
+        self.output = b""
 
-    def call(self, method: str, *_: Any) -> Any:
-        if method == "state" and self.is_gone:
-            raise ProgramLostError(f"its node {self.node} has lost it")
-        return self.states.pop(0) if method == "state" else ""
+    def call(self, method: str, *arguments: Any) -> Any:
+        if method == "state":
+            if self.is_gone:
+                raise ProgramLostError(f"its node {self.node} has lost it")
+            code = 0 if self.output else None
+            self.output += b"done\n" if self.output else b"at work\n"
+            return code, {"output": Stamp(len(self.output), 0, 0), "errors": Stamp(0, 0, 0)}
+        if method == "read":
+            _, _, begin, count = arguments
+            return self.output[begin : begin + count]
+        return "/folder"
 
     def send(self, *_: Any) -> None:
         pass

@@ -35,7 +35,7 @@ class NodesWithFolders(SomeNodes):
 
 def processes_of(folders: Sequence[Path]) -> list[str]:
     """The command lines of all processes that name one of these folders or run in it: guards and runs of nodes."""
-    words = [str(folder / "rl_sweep_") for folder in folders]
+    words = [str(folder / "rl_program_") for folder in folders]
     lines = []
     for process in psutil.process_iter():
         line, place = _command(process), ""
@@ -50,7 +50,7 @@ def wait_until_gone(folders: Sequence[Path], seconds: float = 30.0) -> list[str]
     """Processes and files of runs that are left in the folders of nodes after so many seconds."""
     deadline = time.monotonic() + seconds
     while True:
-        left = processes_of(folders) + [str(path) for folder in folders for path in folder.glob("rl_sweep_*")]
+        left = processes_of(folders) + [str(path) for folder in folders for path in folder.glob("rl_program_*")]
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.05)

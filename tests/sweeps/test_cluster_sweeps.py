@@ -163,7 +163,7 @@ def test_paths_in_files_are_those_of_the_sweep(start_sweep: StartSweep, two: lis
     assert row["status"] == "stopped"
     run = sweep.folder / row["folder"]
     texts = [path.read_text() for path in (job / "log.txt", run / "config.json", run / "summary.json")]
-    assert all("rl_sweep_" not in text for text in texts)
+    assert all("rl_program_" not in text for text in texts)
     assert f"--load_model_url={run}" in json.loads(texts[-1])["go_on"]
 
     enough = int(row["agent_steps"]) + 50

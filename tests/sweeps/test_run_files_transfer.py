@@ -1,4 +1,4 @@
-"""The files of a run between its node and the sweep's folder, without Ray: the node's job is called directly."""
+"""The files of a run between its node and the sweep's folder, without Ray: the node's object is called directly."""
 
 import os
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sweeps.node_job import NodeJob
-from sweeps.run_files_transfer import CHUNK, RunFilesTransfer
+from cluster.guarded_program import GuardedProgram
+from sweeps.run_files_transfer import CHUNK, RESULTS, RunFilesTransfer
 
 
 class Ends:
@@ -16,10 +16,11 @@ class Ends:
     def __init__(self, here: Path, monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(temporary))
         self.here = here
-        self.node = NodeJob(False)
-        self.there = Path(self.node.folder())
+        self.node = GuardedProgram(False)
+        self.there = Path(self.node.folder()) / RESULTS
+        self.there.mkdir()
         self.before_read: list[Any] = []  # functions that the next calls of `read` run first
-        self.transfer = RunFilesTransfer(here, str(self.there), self.call)
+        self.transfer = RunFilesTransfer(here, self.call)
 
     def call(self, method: str, *arguments: Any) -> Any:
         if method == "read" and self.before_read:
@@ -34,7 +35,7 @@ class Ends:
         temporary.replace(path)
 
     def fetch(self) -> None:
-        self.transfer.fetch(self.node.state()[1])
+        self.transfer.fetch(self.node.state(RESULTS)[1])
 
 
 @pytest.fixture

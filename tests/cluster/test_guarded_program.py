@@ -1,4 +1,4 @@
-"""A learner on its node, without Ray: its object is called directly, and main.py is a small program."""
+"""A program on its node, without Ray: its object is called directly."""
 
 import os
 import signal
@@ -12,9 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytest.importorskip("ray")
-
-from learners.node_learner import NodeLearner
+from cluster.guarded_program import GuardedProgram
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MAIN = """
 import os, pathlib, signal, sys, time
 def save(*_):
-    pathlib.Path("saved").touch()
+    pathlib.Path(__file__).with_name("saved").touch()
     if sys.argv[1] != "hangs":
         sys.exit(int(sys.argv[1]))
 signal.signal(signal.SIGTERM, save)
@@ -33,11 +31,10 @@ while True:
 # The actor, which ends without a word when its input ends.
 ACTOR = """
 import os, sys
-from learners import node_learner
-node_learner.END_SECONDS = float(sys.argv[2])
-learner = node_learner.NodeLearner(False, os.getcwd())
-learner.start([sys.argv[1]], {"RANK": "3"})
-while not learner.state().output:
+from cluster.guarded_program import GuardedProgram
+program = GuardedProgram(False)
+program.start(["main.py", sys.argv[1]], ("output", "errors"), {"RANK": "3"}, float(sys.argv[2]))
+while not program.read("output", None, 0, 100):
     pass
 print("started", flush=True)
 sys.stdin.read()
@@ -62,23 +59,21 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def node(checkout: Path) -> Iterator[NodeLearner]:
-    learner = NodeLearner(False, str(checkout))
-    learner.start(["0"], {"RANK": "3"})
-    while not (state := learner.state()).output:
-        pass
-    output = state.output + learner.state().output
-    assert (output, state.exit_code) == (b"rank 3\n", None), "each byte is returned once"
+def node(checkout: Path) -> Iterator[GuardedProgram]:
+    started = GuardedProgram(False)
+    started.start(["main.py", "0"], ("output", "errors"), {"RANK": "3"}, 60.0)
+    wait_for(lambda: started.read("output", None, 0, 100) == b"rank 3\n")
+    assert started.state("")[0] is None
     program = program_of(checkout)
     guard = program.parent()
-    yield learner
+    yield started
     for process in (guard, program):
         if process is not None and process.is_running():
             process.kill()
 
 
 def program_of(checkout: Path) -> psutil.Process:
-    """The learner: its program, without its guard."""
+    """The program itself, without its guard."""
     (found,) = (each for each in psutil.process_iter() if words_of(each)[1:2] == [str(checkout / "main.py")])
     return found
 
@@ -101,30 +96,30 @@ def test_it_saves_and_ends_when_its_actor_ends(checkout: Path, does: str, second
         actor.kill()
     wait_for(lambda: not program.is_running())
     assert (checkout / "saved").exists()
-    wait_for(lambda: not list(checkout.glob("rl_learner_*")))
+    wait_for(lambda: not list(checkout.glob("rl_program_*")))
 
 
 def test_a_signal_and_the_exit_code_reach_the_other_side_and_a_repeated_start_starts_nothing(
-    node: NodeLearner, checkout: Path
+    node: GuardedProgram, checkout: Path
 ) -> None:
     """The answer to the first start was lost with the network."""
-    node.start(["1"], {"RANK": "3"})
+    node.start(["main.py", "1"], ("output", "errors"), {"RANK": "3"}, 60.0)
     node.signal(signal.SIGTERM)
-    wait_for(lambda: node.state().exit_code is not None)
-    assert node.state().exit_code == 0 and (checkout / "saved").exists()
+    wait_for(lambda: node.state("")[0] is not None)
+    assert node.state("")[0] == 0 and (checkout / "saved").exists()
 
 
-def test_without_its_guard_it_is_lost(node: NodeLearner, checkout: Path) -> None:
+def test_without_its_guard_it_is_lost(node: GuardedProgram, checkout: Path) -> None:
     guard = program_of(checkout).parent()
-    assert guard is not None and "guarded_program.py" in " ".join(guard.cmdline())
+    assert guard is not None and "guard.py" in " ".join(guard.cmdline())
     guard.kill()
     psutil.wait_procs([guard], timeout=60)
     with pytest.raises(BrokenPipeError):
-        node.state()
+        node.state("")
 
 
 def test_a_node_without_the_folder_of_the_user_uses_its_checkout(checkout: Path) -> None:
-    learner = NodeLearner(False, str(checkout / "elsewhere"))
-    learner.write("results", "checkpoints/checkpoint_0000000001.pt", b"content")
-    assert learner.read("results", learner.newest_checkpoint("results")) == b"content"
-    assert (checkout / "results" / "checkpoints").exists()
+    program = GuardedProgram(False, str(checkout / "elsewhere"))
+    program.write("results/checkpoints/checkpoint_0000000001.pt", 0, b"content")
+    assert program.newest_checkpoint("results") == "checkpoints/checkpoint_0000000001.pt"
+    assert (checkout / "results" / "checkpoints" / "checkpoint_0000000001.pt").read_bytes() == b"content"
