@@ -17,7 +17,6 @@ from agents.network import ActorCritic
 from cluster.intake import RoundIntake
 from cluster.node_actor import code_version
 from cluster.node_player import PlayerSpec, played_code
-from machine.stop_signals import StopSignals
 from processes.child import start_child
 from processes.messages import Kind, Message
 from processes.pool import ChildPool, Ended, Member
@@ -117,7 +116,7 @@ class GatewayProcess:
 
 
 class ClusterActors(Actors):
-    """Takes rounds of this machine and of other nodes in turn, and commands from anywhere in the cluster."""
+    """Takes rounds of this machine and of other nodes in turn."""
 
     def __init__(self, local: Actors, gateway: GatewayProcess, intake: RoundIntake, environments: int) -> None:
         """`environments` of each worker."""
@@ -130,7 +129,7 @@ class ClusterActors(Actors):
         self._taken_locally = 0  # unrolls of the pool's oldest round
         self._remote_turn = False
         self._told_at = 0.0
-        self._commanded: tuple[str, StopSignals, Callable[[], str]] | None = None
+        self._state: Callable[[], dict[str, str]] = dict  # of the run, as the cluster shows it
 
     def wait(self, timeout: float) -> None:
         self._hear()
@@ -170,8 +169,8 @@ class ClusterActors(Actors):
     def node_figures(self) -> Sequence[dict[str, JsonValue]]:
         return self._intake.nodes.figures()
 
-    def answer_commands(self, run: str, stop: StopSignals, state_line: Callable[[], str]) -> None:
-        self._commanded = run, stop, state_line
+    def show_state(self, run: str, line: Callable[[], str]) -> None:
+        self._state = lambda: {"run": run, "line": line()}
 
     def close(self) -> None:
         try:
@@ -199,17 +198,6 @@ class ClusterActors(Actors):
                     self._set_capacity()
                 case Kind.NOTICE:
                     self._gateway.children.announce(str(event.payload))
-                case Kind.COMMAND:
-                    self._obey(str(event.payload))
-
-    def _obey(self, command: str) -> None:
-        if self._commanded is not None:
-            self._gateway.children.announce(f"{command}: asked for by a command from the cluster")
-            _, stop, _ = self._commanded
-            if command == "stop":
-                stop.request()
-            else:
-                stop.save_now = True
 
     def _set_capacity(self) -> None:
         """Nodes may have come or gone; a new node begins to play at once."""
@@ -230,11 +218,7 @@ class ClusterActors(Actors):
         now = time.monotonic()
         if now - self._told_at > STATUS_SECONDS:
             self._told_at = now
-            status = {}
-            if self._commanded is not None:
-                run, _, state_line = self._commanded
-                status = {"run": run, "line": state_line()}
-            self._gateway.send(Kind.RUN_STATUS, payload=status)
+            self._gateway.send(Kind.RUN_STATUS, payload=self._state())
 
 
 def make_actors(

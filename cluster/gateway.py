@@ -15,7 +15,7 @@ from ray.exceptions import RayError
 from cluster.cluster_actors import Gateway
 from cluster.node_link import NodeLink, Players
 from cluster.nodes import ClusterNodes, Node
-from cluster.run_state import COMMAND_SECONDS, RunState
+from cluster.run_state import COMMAND_SECONDS, COMMANDS, RunState
 from options.rules import counted
 from processes.handover import nameless_file
 from processes.inside import HEARTBEAT_SECONDS
@@ -146,7 +146,8 @@ class GatewayLoop:
             self._links[node_id] = link, asyncio.create_task(link.serve())
 
     async def _read_commands(self) -> None:
-        """Pass commands from anywhere in the cluster on to the learner, and show them its state."""
+        """Obey commands from anywhere in the cluster, and show them the state of the run."""
+        learner = os.getppid()
         while True:
             await asyncio.sleep(COMMAND_SECONDS)
             lines = [_line(link) for link, _ in self._links.values()]
@@ -154,7 +155,8 @@ class GatewayLoop:
                 if self._status:
                     state = partial(self._run_state.exchange, **self._status, details=lines)
                     for command in await asyncio.to_thread(state):
-                        self._send(Kind.COMMAND, command)
+                        self._send(Kind.NOTICE, f"{command}: asked for by a command from the cluster")
+                        os.kill(learner, COMMANDS[command])
 
 
 def _line(link: NodeLink) -> str:

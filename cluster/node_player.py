@@ -5,9 +5,10 @@ import importlib.util
 import pickle
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,7 @@ def played_code(config: Config) -> dict[str, str]:
             import_module(module, f"--{flag}={value}")
             modules.add(module)
     names = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
-    packages = packages_distributions()
-    return {name: _contents(name, packages.get(name, ())) for name in sorted(names)}
+    return {name: _contents(name) for name in sorted(names)}
 
 
 def _environment_modules(options: EnvironmentOptions) -> set[str]:
@@ -106,10 +106,10 @@ def _environment_modules(options: EnvironmentOptions) -> set[str]:
     return {maker, options.env.rpartition(":")[0]} - {"", "__main__"}
 
 
-def _contents(name: str, distributions: Iterable[str]) -> str:
+def _contents(name: str) -> str:
     """The version of an installed package; a hash of the source files of any other one."""
-    if distributions:
-        return "version " + ", ".join(sorted({version(each) for each in distributions}))
+    with suppress(PackageNotFoundError):
+        return f"version {version(name)}"
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         return "nothing"

@@ -3,6 +3,7 @@
 The actor belongs to the process of the run that has loaded Ray, so it is there for as long as the run is.
 """
 
+import signal
 from typing import Any
 
 import ray
@@ -12,6 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 NAMESPACE = "rl-platform"
 COMMAND_SECONDS = 1.0  # between two looks at the commands
+COMMANDS = {"save": signal.SIGUSR1, "stop": signal.SIGTERM}  # to the process that the user has started
 ANSWER_SECONDS = 30.0
 
 

@@ -22,7 +22,7 @@ from cluster.guarded_program import Stamp, newest_checkpoint
 from cluster.node_actor import code_version
 from cluster.node_programs import NodeProgram, ProgramLostError, Room
 from cluster.nodes import ClusterNodes, Node
-from cluster.run_state import COMMAND_SECONDS, RunState
+from cluster.run_state import COMMAND_SECONDS, COMMANDS, RunState
 from learners.launcher import MOST_ERRORS, POLL_SECONDS, rank_variables, say, told_folder, write
 from options.command_line import flag_words
 from options.rules import UsageError
@@ -32,7 +32,6 @@ LOST = -1  # the exit code of a learner whose node does not tell it
 CLOSE_SECONDS = 5.0
 END_SECONDS = 60.0  # that a learner has to save and end after its actor has ended
 OUTPUT, ERRORS = "output", "errors"  # of a learner, in its temporary folder
-COMMANDS = {"save": signal.SIGUSR1, "stop": signal.SIGTERM}  # to this process, which passes them on to all learners
 LOOK_SECONDS = 0.5  # between two looks at the nodes
 EXAMINE_SECONDS = 120.0  # in which nodes must say whether they have the same code
 OWN_SECONDS = 5.0  # in which room for the first learner is looked for on this machine only
@@ -154,9 +153,8 @@ class LearnersOnNodes:
             with suppress(Exception):  # the head does not answer now; whether that ends the run is found elsewhere
                 folder = told_folder(self._store)
                 for command in run_state.exchange(folder.name, self._line, details) if folder else []:
-                    if command in COMMANDS:
-                        say(f"{command}: asked for by a command from the cluster")
-                        os.kill(os.getpid(), COMMANDS[command])
+                    say(f"{command}: asked for by a command from the cluster")
+                    os.kill(os.getpid(), COMMANDS[command])
 
 
 class NodeStart:

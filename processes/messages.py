@@ -39,9 +39,8 @@ class Kind(IntEnum):
     ROUND = 14  # gateway → learner: the file has compressed unrolls; the payload is the name of a node, and their sizes
     NODE_FIGURES = 15  # gateway → learner: the payload is the figures of nodes
     NOTICE = 16  # gateway → learner: the payload is a sentence for the console
-    COMMAND = 17  # gateway → learner: the payload is save or stop
-    RUN_STATUS = 18  # learner → gateway: the payload is the name of the run and its state in one line
-    FAILED_RESETS = 19  # worker → learner: `index` resets failed and were tried again; the payload says how the latest
+    RUN_STATUS = 17  # learner → gateway: the payload is the name of the run and its state in one line
+    FAILED_RESETS = 18  # worker → learner: `index` resets failed and were tried again; the payload says how the latest
 
 
 WITH_FILE = (Kind.ROUND,)

@@ -7,7 +7,6 @@ from typing import Any
 from agents.acting import weight_count
 from agents.network import ActorCritic
 from machine.capacity import allow_processes
-from machine.stop_signals import StopSignals
 from processes.child import start_child
 from processes.pool import ChildPool
 from replay.row_layout import Rows
@@ -51,8 +50,8 @@ class Actors:
         """Figures of each other machine of a cluster."""
         return []
 
-    def answer_commands(self, run: str, stop: StopSignals, state_line: Callable[[], str]) -> None:
-        """From now on, let commands from other machines stop or save the run, or ask for its state."""
+    def show_state(self, run: str, line: Callable[[], str]) -> None:
+        """From now on, let other machines see the name of the run and its state in a line."""
 
     def close(self) -> None:
         """End all worker processes; they hold nothing that could be lost."""
