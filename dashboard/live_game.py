@@ -8,22 +8,20 @@ from copy import deepcopy
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import cv2
-import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.acting import Actor, ActorState, flat_weights
+from agents.acting import Actor, flat_weights
 from agents.network import ActorCritic
 from agents.spaces import check_spaces, make_unroll_layout
 from dashboard.children import LivePicture
 from dashboard.saliency import overlay, saliency
 from evaluation.film import AgentScore, film_format
 from evaluation.logged_game import action_labels
-from evaluation.parallel_games import evaluation_options, game_streams
+from evaluation.parallel_games import GameSeries, ParallelGames, evaluation_options
 from machine.device import choose_precision
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import Config
@@ -33,9 +31,8 @@ from processes.messages import Kind, receive, send
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, InvalidCheckpointError, read_checkpoint
 from run_files.run_folder import CHECKPOINTS, newest_first
-from workers.policy_inputs import PolicyInputs, as_batch
-from workers.rollout import each_action
-from wrappers.environment import MakeWatchedEnvironment, as_observation
+from workers.policy_inputs import as_batch
+from wrappers.environment import MakeWatchedEnvironment
 from wrappers.make_environment import make_environment
 
 GRAY_OR_RGB = (1, 3)  # channels of a picture
@@ -88,31 +85,31 @@ class GamePlayer:
         self._folder = folder / CHECKPOINTS
         self._root = root
         self._chosen_file = chosen
-        self._seed = seed
         path = self._newest()
         if path is None:
             raise InvalidCheckpointError("There is no checkpoint to play.")
         checkpoint = _read(path)
         given = {"op_mode": "test", "load_model_url": str(path)}
         config = Config.from_flags({**checkpoint.played_options, **given})
-        self._options = evaluation_options(config.environment.without_clock())
-        self._layout = make_unroll_layout(replace(config, environment=self._options), make_environment)
+        options = evaluation_options(config.environment.without_clock())
+        self._layout = make_unroll_layout(replace(config, environment=options), make_environment)
         self._network = ActorCritic(config.network, self._layout, choose_precision(config.run.precision, CPU))
         self._actor = Actor(deepcopy(self._network))  # which may round its weights
         self._take_weights(checkpoint)
         # Of an Atari game, which may draw a thing in every other frame, the last two; of others, the last one.
-        self._screens: deque[NDArray[np.uint8]] = deque(maxlen=2 if is_noframeskip(self._options.env) else 1)
-        self._environment: gymnasium.Env[Any, Any] = make_environment(self._options, 0, self._watch)
-        self._choices = len(self._layout.choice_names)
-        self._names = bar_names(self._layout, action_labels(self._environment))
-        frames_per_second = film_format(self._options.env, self._environment).frames_per_second
-        self.seconds_per_step = self._options.frames_per_step / float(frames_per_second)
+        self._screens: deque[NDArray[np.uint8]] = deque(maxlen=2 if is_noframeskip(options.env) else 1)
+        environment = make_environment(options, 0, self._watch)
+        self._names = bar_names(self._layout, action_labels(environment))
+        frames_per_second = film_format(options.env, environment).frames_per_second
+        self.seconds_per_step = options.frames_per_step / float(frames_per_second)
+        series = GameSeries(make_environment=lambda *_: environment, environment=options, seed=(seed,))
+        self._games = ParallelGames(series, self._actor, self._layout)
         self._scores: deque[float] = deque(maxlen=10)
         self._values: list[tuple[float, float]] = []
         self._score = 0.0
         self._agent_score = AgentScore()
-        self._played, self._number = 0, 0
-        self._begin_game()
+        self._played, self._steps, self._number = 0, 0, 0
+        self.step()
 
     def _newest(self) -> Path | None:
         chosen = self._chosen_file
@@ -136,56 +133,34 @@ class GamePlayer:
         self._screens.append(screen.copy())
         self._score = self._agent_score.of(score, self._steps)
 
-    def _begin_game(self) -> None:
-        seed, self._rng = game_streams((self._seed,), self._number)
-        self._number += 1
-        self._steps = 0
-        self._screens.clear()
-        self._inputs = PolicyInputs.at_start(1, self._layout)
-        self._state = self._inputs.state
-        self._inputs.show(0, as_observation(self._environment.reset(seed=seed)[0]), starts=True)
-        self._decide()
-
-    @torch.inference_mode()
-    def _decide(self) -> None:
-        inputs = self._inputs
-        inputs.uniforms[0] = torch.from_numpy(np.asarray(self._rng.random(self._layout.action_shape)))
-        decision = self._actor.act(inputs.pictures, self._state, inputs.uniforms, inputs.vectors)
-        self._probabilities = tuple(self._actor.distribution.as_bars(decision.logits[0]).tolist())
-        encoded = self._actor.distribution.encode(decision.actions[0])  # ones at the choices
-        self._chosen = tuple(encoded.flatten()[: self._choices].nonzero().flatten().tolist())
-        self._action = each_action(decision.actions)[0]
-        self._lstm_state = decision.lstm_state
-        self._values.append((self._played * self.seconds_per_step, float(decision.values[0])))
-        del self._values[:-1000]
-
     def step(self) -> None:
         """One agent step; after the end of a game, the next one begins."""
-        self._played += 1
+        if not self._games.running:
+            self._steps = 0
+            self._screens.clear()
+            self._games.start(self._number)
+            self._number += 1
         self._steps += 1
-        observation, reward, terminated, truncated, _ = self._environment.step(self._action)
-        if terminated or truncated:
-            self._scores.append(self._score)
-            self._begin_game()
-            return
-        self._inputs.show(0, as_observation(observation), starts=False)
-        self._state.lstm_state[:] = self._lstm_state
-        self._state.previous_actions[0] = torch.as_tensor(self._action)
-        self._state.previous_rewards[0] = float(reward)
-        self._decide()
+        self._scores.extend(result.return_ for result in self._games.step())
+        self._values.append((self._played * self.seconds_per_step, float(self._games.decision.values[0])))
+        del self._values[:-1000]
+        self._played += 1
 
+    @torch.inference_mode()
     def picture(self, with_saliency: bool) -> LivePicture:
-        frames = self._frames()
+        """The game after a step, and the decision that has led there."""
+        frames, decision, distribution = self._frames(), self._games.decision, self._actor.distribution
+        encoded = distribution.encode(decision.actions[0]).flatten()  # ones at the choices
         values, self._values = tuple(self._values), []
         return LivePicture(
             screen=_png(np.maximum.reduce(list(self._screens))),
             seen=_png(frames[-1]) if frames else None,
             stack=_png(np.concatenate(frames, axis=1)) if frames else None,
             salient=self._salient() if frames and with_saliency else None,
-            vector=tuple(self._inputs.vectors[0, : self._layout.vector_size].tolist()),
+            vector=tuple(self._games.inputs.vectors[0, : self._layout.vector_size].tolist()),
             actions=self._names,
-            probabilities=self._probabilities,
-            chosen=self._chosen,
+            probabilities=tuple(distribution.as_bars(decision.logits[0]).tolist()),
+            chosen=tuple(encoded[: len(self._layout.choice_names)].nonzero().flatten().tolist()),
             values=values,
             score=self._score,
             steps=self._steps,
@@ -199,7 +174,7 @@ class GamePlayer:
         if not self._layout.has_pictures:
             return []
         channels = self._layout.frame_shape[0]
-        stacked = self._inputs.observations[0]
+        stacked = self._games.inputs.observations[0]
         frames = [stacked[..., i : i + channels] for i in range(0, stacked.shape[-1], channels)]
         if channels in GRAY_OR_RGB:
             return frames
@@ -207,22 +182,14 @@ class GamePlayer:
         return [frame.max(-1, keepdims=True) for frame in frames]
 
     def _salient(self) -> bytes:
-        pictures = self._inputs.observations
-        height, width = pictures.shape[1:3]
-        return _png(overlay(saliency(self._actor.distribution, pictures[0], self._evaluate), height, width))
+        picture = self._games.inputs.observations[0]
+        height, width = picture.shape[:2]
+        return _png(overlay(saliency(self._actor.distribution, picture, self._evaluate), height, width))
 
-    @torch.inference_mode()
     def _evaluate(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits and values of other observations at this moment of the game."""
-        count = len(observations)
-        state = ActorState(
-            self._state.lstm_state.expand(count, -1, -1).contiguous(),
-            self._state.previous_actions.expand(count, *self._layout.action_shape).contiguous(),
-            self._state.previous_rewards.expand(count).contiguous(),
-        )
-        uniforms = torch.zeros(count, *self._layout.action_shape, dtype=torch.float64)
-        vectors = self._inputs.vectors.expand(count, -1)
-        decision = self._actor.act(as_batch(observations), state, uniforms, vectors)
+        inputs = self._games.inputs.select([0] * len(observations))
+        decision = self._actor.act(as_batch(observations), inputs.state, inputs.uniforms, inputs.vectors)
         return decision.logits.float(), decision.values.float()
 
 

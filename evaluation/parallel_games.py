@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.acting import Actor
+from agents.acting import Actor, Decision
 from option_flags import EnvironmentOptions
 from options.presets import is_noframeskip
 from replay.unroll_layout import UnrollLayout
@@ -113,12 +113,13 @@ class ParallelGames:
         self._environments: list[gymnasium.Env[Any, Any]] = []
         self._slots: list[RunningGame | None] = [None] * series.slots
         self._action_type = np.dtype(layout.action_dtype)
-        self._inputs = PolicyInputs.at_start(series.slots, layout)
-        self._state, self._uniforms = self._inputs.state, self._inputs.uniforms.numpy()
+        self.inputs = PolicyInputs.at_start(series.slots, layout)  # of the next decision
+        self.decision: Decision  # the latest
+        self._state, self._uniforms = self.inputs.state, self.inputs.uniforms.numpy()
         # Views of the same memory: numpy writes single numbers much faster than torch.
         self._previous_actions = self._state.previous_actions.numpy()
         self._previous_rewards = self._state.previous_rewards.numpy()
-        self._pictures = self._inputs.pictures
+        self._pictures = self.inputs.pictures
 
     @property
     def running(self) -> int:
@@ -134,7 +135,7 @@ class ParallelGames:
             self._alive()
         environment_seed, rng = game_streams(self._series.seed, game)
         seen, _ = self._environments[e].reset(seed=environment_seed)
-        self._inputs.show(e, as_observation(seen), starts=True)
+        self.inputs.show(e, as_observation(seen), starts=True)
         self._alive()
         self._take_finished_game(e)  # drop a game that ended during the reset
         self._state.restart(e)
@@ -145,8 +146,8 @@ class ParallelGames:
         """Make one agent step in every running game. Returns the games that ended."""
         for e, running in enumerate(self._slots):
             self._uniforms[e] = running.rng.random(self._uniforms.shape[1:]) if running else 0.0
-        inputs = self._inputs
-        decision = self._actor.act(self._pictures, self._state, inputs.uniforms, inputs.vectors)
+        inputs = self.inputs
+        self.decision = decision = self._actor.act(self._pictures, self._state, inputs.uniforms, inputs.vectors)
         actions = self._actor.distribution.most_likely(decision.logits) if self._series.greedy else decision.actions
         self._state.lstm_state = decision.lstm_state
         choices = zip(self._slots, each_action(actions), decision.values.tolist(), strict=True)
@@ -159,7 +160,7 @@ class ParallelGames:
     def _step_game(self, e: int, running: RunningGame, action: Any, value: float) -> GameResult | None:
         observation, reward, terminated, truncated, _ = self._environments[e].step(action)
         self._alive()
-        self._inputs.show(e, as_observation(observation), starts=False)
+        self.inputs.show(e, as_observation(observation), starts=False)
         self._previous_actions[e] = action
         self._previous_rewards[e] = reward
         if running.game < self._series.logged:

@@ -63,8 +63,8 @@ class PolicyInputs:
         self.state.previous_actions[:] = other.state.previous_actions
         self.state.previous_rewards[:] = other.state.previous_rewards
 
-    def select(self, environments: slice) -> "PolicyInputs":
-        """The inputs of some environments, in the same memory."""
+    def select(self, environments: slice | Sequence[int]) -> "PolicyInputs":
+        """The inputs of some environments: of a slice in the same memory, of numbers as a copy."""
         state = self.state
         return PolicyInputs(
             self.observations[environments],
