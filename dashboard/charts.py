@@ -59,13 +59,7 @@ class Frame(NamedTuple):
     smooth: int = 1  # lines show means of so many reports
 
     def curve(self, history: History, figure: str) -> Curve:
-        """A figure of a run over this axis, each value the mean of the last ones; of fewer at the beginning."""
-        found = history.curve(figure, self.axis.figure)
-        order = np.argsort(found.x, kind="stable")
-        x, y = found.x[order] / self.axis.unit, found.y[order]
-        if len(y):
-            y = np.convolve(y, np.ones(self.smooth))[: len(y)] / np.minimum(np.arange(1, len(y) + 1), self.smooth)
-        return Curve(x, y)
+        return self.axis.curve(history, figure, self.smooth)
 
 
 def line_chart(

@@ -39,11 +39,11 @@ LEAST_RUNS, MOST_AXES = 3, 10  # of a chart with one axis for each option
 
 async def compare_page(results: Results, request: Request) -> None:
     names = list(dict.fromkeys(request.query_params.getlist("run")))
-    await show_page(request, f"{len(names)} runs compared", ComparisonView(results, names).build)
+    await show_page(f"{len(names)} runs compared", ComparisonView(results, names).build)
 
 
-async def sweep_page(results: Results, request: Request, name: str) -> None:
-    await show_page(request, f"sweep {name}", ComparisonView(results, sweep=name).build)
+async def sweep_page(results: Results, name: str) -> None:
+    await show_page(f"sweep {name}", ComparisonView(results, sweep=name).build)
 
 
 class ComparisonView:

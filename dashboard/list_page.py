@@ -7,23 +7,23 @@ from typing import Any
 from urllib.parse import quote
 
 from nicegui import ui
-from starlette.requests import Request
 
 from dashboard.page_parts import heading, link_to, notices, show_notices, show_page, state_class
 from dashboard.results import AT_WORK, STATES, Results, RunRow, SweepRow, words_about
-from reports.number_format import age, count, duration, on_page, percent
+from reports.number_format import age
 
 REFRESH_SECONDS = 3.0
 ROWS_AT_ONCE = 50
 ALL = "all"
 MOST_COMPARED = 60
 LEFT = ("run", "state", "game")
+CELLS = {"steps": "agent_steps", "done": "done", "mean return": "return_mean", "best game": "return_max",
+         "steps/s": "mean_speed", "time": "seconds"}  # fmt: skip
 NARROW = ("run", "state", "mean return")  # the columns of narrow screens
 COLUMNS = [
     {"name": name, "label": name, "field": name, "sortable": True, "align": "left" if name in LEFT else "right",
      "classes": f"cell-{name}" if name in NARROW else "wide", "headerClasses": "" if name in NARROW else "wide"}
-    for name in ("run", "state", "game", "steps", "done", "mean return", "best game", "steps/s", "time", "started",
-                 "last report")
+    for name in ("run", "state", "game", *CELLS, "started", "last report")
 ]  # fmt: skip
 # Cells show the text of a number, and are sorted by the number.
 TEXT_CELL = '<q-td :props="props">{{ props.row.texts[props.col.name] }}</q-td>'
@@ -38,8 +38,8 @@ STATE_CELL = (
 )
 
 
-async def list_page(results: Results, request: Request) -> None:
-    await show_page(request, f"runs in {results.shown_root}", ListView(results).build)
+async def list_page(results: Results) -> None:
+    await show_page(f"runs in {results.shown_root}", ListView(results).build)
 
 
 class ListView:
@@ -131,17 +131,6 @@ class ListView:
 
 
 def _as_table_row(row: RunRow, now: float) -> dict[str, Any]:
-    best, seconds = row.figures.get("return_max"), row.figures.get("seconds")
-    cells = {
-        "steps": (row.agent_steps, count(row.agent_steps)),
-        "done": (row.share_done, percent(row.share_done)),
-        "mean return": (row.return_mean, on_page(row.return_mean)),
-        "best game": (best, on_page(best)),
-        "steps/s": (row.mean_speed, count(row.mean_speed)),
-        "time": (seconds, duration(seconds)),
-        "started": (-row.started, row.begun),
-        "last report": (-row.written, age(row.written, now)),  # ascending: the newest first
-    }
     return {
         "run": row.name,
         "link": link_to("run", row.name),
@@ -150,6 +139,12 @@ def _as_table_row(row: RunRow, now: float) -> dict[str, Any]:
         "why": row.why,
         "times": row.times,
         "game": row.game,
-        **{name: number for name, (number, _) in cells.items()},
-        "texts": {name: text for name, (_, text) in cells.items()},
+        **{name: row.figures.get(figure) for name, figure in CELLS.items()},
+        "started": -row.started,
+        "last report": -row.written,  # ascending: the newest first
+        "texts": {
+            **{name: row.text(figure) for name, figure in CELLS.items()},
+            "started": row.begun,
+            "last report": age(row.written, now),
+        },
     }

@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 from nicegui import ui
 from nicegui.element import Element
-from starlette.requests import Request
 
 from dashboard.charts import ChartOptions, label_height
 from dashboard.results import AT_WORK, PageError
@@ -17,11 +16,6 @@ STYLE = Path(__file__).with_name("style.css")
 SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
 CONNECT_SECONDS = 60.0
 MOST_ROWS = 25  # of one page of a table
-THEMES: Mapping[str, tuple[bool | None, str, str]] = {  # value, icon, what a click changes to
-    "auto": (None, "brightness_auto", "light"),
-    "light": (False, "light_mode", "dark"),
-    "dark": (True, "dark_mode", "auto"),
-}
 CHART_TOOLS = (  # icon, purpose, what page.js does
     ("zoom_in", "zoom: then drag over the chart", "zoomChart(event.target)"),
     ("zoom_out_map", "show all", "showAll(event.target)"),
@@ -36,30 +30,24 @@ def link_to(page: str, name: str) -> str:
     return f"/{page}/{quote(name)}"
 
 
-def page_frame(request: Request, title: str) -> Element:
+def page_frame(title: str) -> Element:
     """Begin a page; its content goes into the element that is returned."""
     ui.add_css(STYLE)
     ui.add_body_html(f"<script>{SCRIPT}</script>")
     ui.page_title(title)
-    chosen = request.cookies.get("theme", "auto")  # by any program of this host: only known values are used
-    chosen = chosen if chosen in THEMES else "auto"
-    value, icon, following = THEMES[chosen]
-    ui.dark_mode(value)
     ui.colors(primary=COLOURS[0])
     with ui.element("header").classes("bar"):
         ui.link("rl-platform", "/").classes("home")
         ui.label(title).classes("where")
-        change = f"document.cookie = 'theme={following}; path=/; max-age=31536000; samesite=strict'; location.reload()"
-        icon_button(icon, f"colours: {chosen}", change)
     return ui.element("main").classes("main")
 
 
-async def show_page(request: Request, title: str, build: Callable[[], Awaitable[None]]) -> None:
+async def show_page(title: str, build: Callable[[], Awaitable[None]]) -> None:
     """A page with what `build` adds to it, or with the sentence of its PageError.
 
     The browser shows its frame before `build` begins, so a page opens at once, however long its files take to read.
     """
-    with page_frame(request, title):
+    with page_frame(title):
         waiting = ui.label("Reading the files …").classes("soft")
         try:
             await ui.context.client.connected(timeout=CONNECT_SECONDS)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from options.rules import printable
 from reports.compare_runs import Configuration, configuration, what_is_unusual
-from reports.number_format import NOTHING_YET, count, duration
+from reports.number_format import NOTHING_YET, formatted
 from reports.scores import game_name
 from run_files.metrics import EPISODES, METRICS, flat_numbers, last_report
 from run_files.run_folder import (
@@ -75,40 +75,21 @@ class RunRow:
         return game_name(self.env)
 
     @property
-    def agent_steps(self) -> float | None:
-        return self.figures.get("agent_steps")
-
-    @property
     def return_mean(self) -> float | None:
         return self.figures.get("return_mean")
 
-    @property
-    def share_done(self) -> float | None:
-        """The share of its steps that the run has made."""
-        steps, most = self.agent_steps, self.options.get("environment_max_steps")
-        return min(1.0, steps / most) if steps is not None and most else None
-
-    @property
-    def mean_speed(self) -> float | None:
-        """Agent steps a second, from the start of the first run of its lineage."""
-        steps, seconds = self.agent_steps, self.figures.get("seconds")
-        return steps / seconds if steps and seconds else None
+    def text(self, figure: str) -> str:
+        """A figure for a page, with the sign of mathematics."""
+        return formatted(figure, self.figures.get(figure)).replace("-", "−")
 
     @property
     def times(self) -> str:
         """When it was started, how long it has trained, and how fast it was."""
-        return f"{self.begun} · {duration(self.figures.get('seconds'))} · {count(self.mean_speed)} steps/s"
+        return f"{self.begun} · {self.text('seconds')} · {self.text('mean_speed')} steps/s"
 
     @property
     def begun(self) -> str:
         return time.strftime("%d %b %y %H:%M", time.localtime(self.started)) if self.started else NOTHING_YET
-
-    @property
-    def time_left(self) -> str:
-        speed, steps = self.figures.get(SPEED), self.agent_steps
-        if not speed or steps is None or "environment_max_steps" not in self.options:
-            return NOTHING_YET
-        return duration(max(0.0, self.options["environment_max_steps"] - steps) / speed)
 
 
 def words_about(rows: Sequence[RunRow]) -> dict[Path, str]:
@@ -282,12 +263,25 @@ def _read_row(folder: Path, name: str) -> RunRow:
         status if status in (FINISHED, STOPPED, FAILED) else AT_WORK,
         why if isinstance(why, str) else "",
         options=options,
-        figures={**reported, **summed, SPEED: reported.get(SPEED, 0.0)},  # a summary has the mean speed
+        figures={**reported, **summed, **_derived({**reported, **summed}, reported.get(SPEED, 0.0), options)},
         notes=noted,
         started=started,
         written=written,
         compared=compared,
     )
+
+
+def _derived(figures: Mapping[str, float], speed: float, options: Mapping[str, Any]) -> dict[str, float]:
+    """How much is done, and speeds: the present one, and the mean since the first run of the lineage began."""
+    steps, seconds, most = figures.get("agent_steps"), figures.get("seconds"), options.get("environment_max_steps")
+    derived = {SPEED: speed}
+    if steps and seconds:
+        derived["mean_speed"] = steps / seconds
+    if steps is not None and most:
+        derived["done"] = min(1.0, steps / most)
+        if speed:
+            derived["seconds_left"] = max(0.0, most - steps) / speed
+    return derived
 
 
 def _with_silence(row: RunRow, now: float) -> RunRow:

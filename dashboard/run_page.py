@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from nicegui import ui
-from starlette.requests import Request
 
 from dashboard.agent_tab import AgentTab
 from dashboard.chart_tabs import CurveTab, ReplayTab
@@ -17,22 +16,23 @@ from dashboard.results import AT_WORK, SPEED, UNREADABLE, PageError, Results, Ru
 from option_flags import OPTIONS, TOPICS, defaults_beside
 from options.command_line import UNSET
 from options.rules import described
-from reports.number_format import NOTHING_YET, age, count, duration, file_size, on_page, percent
+from reports.number_format import NOTHING_YET, age, count, file_size, on_page
 from reports.panels import learning_panels, machine_panels
 from run_files.metrics import EPISODES, EVALUATIONS, METRICS, last_lines
 from run_files.run_folder import CHECKPOINTS, CONFIG, JOB_LOG, MESSAGES, SUMMARY, VIDEOS, is_job, read_summary
 from run_files.run_reader import RunReader
 
 REFRESH_SECONDS = 2.0
-FACTS = ("mean return", "best game", "agent steps", "done", "steps/s", "training time", "left", "last report")
+FACTS = {"mean return": "return_mean", "best game": "return_max", "agent steps": "agent_steps", "done": "done",
+         "steps/s": SPEED, "training time": "seconds", "left": "seconds_left"}  # fmt: skip
 LOG_LINES = 400
 MOST_VIDEOS = 24
 NUMBERS = (METRICS, EPISODES, EVALUATIONS, CONFIG, SUMMARY)
 FILE_CELL = '<q-td :props="props"><a :href="props.row.link" download>{{ props.row.file }}</a></q-td>'
 
 
-async def run_page(results: Results, request: Request, name: str) -> None:
-    await show_page(request, name, RunView(results, name).build)
+async def run_page(results: Results, name: str) -> None:
+    await show_page(name, RunView(results, name).build)
 
 
 class RunView:
@@ -104,7 +104,7 @@ class RunView:
                 ui.link(name, link_to("sweep", row.sweep)).classes("plain")
             self._about = ui.label().classes("soft")
         with ui.element("section").classes("card facts"):
-            self._facts = {name: fact(name, NOTHING_YET) for name in FACTS}
+            self._facts = {name: fact(name, NOTHING_YET) for name in (*FACTS, "last report")}
         self._why = ui.label().classes("soft")
         self._notes = ui.textarea(value=row.notes if row else "", placeholder="notes on this run")
         self._notes.props("dense outlined autogrow aria-label=notes maxlength=20000").classes("w-full")
@@ -131,19 +131,12 @@ class RunView:
         self._why.set_visibility(bool(self._why.text))
         told = (f"seed {row.options.get('seed')}", row.options.get("run_name"), row.options.get("tags"), row.times)
         self._about.set_text(" · ".join(str(each) for each in told if each))
-        figures = row.figures.get
-        values = (
-            on_page(row.return_mean),
-            on_page(figures("return_max")),
-            count(row.agent_steps),
-            percent(row.share_done),
-            count(figures(SPEED) if row.state == AT_WORK else row.mean_speed),
-            duration(figures("seconds")),
-            row.time_left if row.state == AT_WORK else NOTHING_YET,
-            age(row.written, time.time()),
-        )
-        for name, value in zip(FACTS, values, strict=True):
-            self._facts[name].set_text(value)
+        for name, figure in FACTS.items():
+            self._facts[name].set_text(row.text(figure))
+        if row.state != AT_WORK:
+            self._facts["steps/s"].set_text(row.text("mean_speed"))
+            self._facts["left"].set_text(NOTHING_YET)
+        self._facts["last report"].set_text(age(row.written, time.time()))
 
 
 def may_download(path: Path) -> bool:

@@ -29,7 +29,7 @@ from processes.pool import ChildPool, RunFailedError
 from reports.console import Console, make_console
 from reports.hints import unused_in_test
 from reports.run_header import protocol_in_words
-from reports.scoreboard import TestStatus, result_lines
+from reports.scoreboard import result_lines, status_of_test
 from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_content
 from workers.realtime.timing import check_realtime
 from workers.shared_weights import SharedWeights
@@ -60,12 +60,12 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
         stop = cleanup.enter_context(StopSignals())
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
         console.start([*_header(config, checkpoint, processes), *latency, *note_on_source(checkpoint.content)])
-        played = PlayedGames()
+        played = PlayedGames(games, processes)
         children = ChildPool(console.message, silence=config.workers.worker_timeout)
         players = PlayerPool(children, player, processes, range(games))
         cleanup.callback(players.close)
         try:
-            played.play(players, TestStatus(games, processes), console, stop)
+            played.play(players, console, stop)
         finally:  # the results so far are written even if the players fail
             written = conclude(config, checkpoint, played, console, begun)
         if isinstance(written, str):
@@ -131,10 +131,12 @@ def with_latency_of_training(config: Config, checkpoint: Checkpoint) -> tuple[Co
 class PlayedGames:
     """The games that have ended so far, by number."""
 
+    games: int  # in all
+    processes: int
     results: dict[int, GameResult] = field(default_factory=dict)
     seconds: float = 0.0  # from the start to the end of the latest finished game
 
-    def play(self, players: PlayerPool, status: TestStatus, console: Console, stop: StopSignals) -> None:
+    def play(self, players: PlayerPool, console: Console, stop: StopSignals) -> None:
         """Collect results, and show how many there are, until all games have ended or a stop signal arrives."""
         begun = time.monotonic()
         while players.under_way and not stop.requested:
@@ -146,7 +148,7 @@ class PlayedGames:
             if console.due(now) or at_the_end:
                 returns = [result.return_ for result in self.results.values()]
                 steps = sum(result.length for result in self.results.values())
-                console.show(replace(status, seconds=now - begun, returns=returns, agent_steps=steps), now)
+                console.show(status_of_test(self.games, self.processes, now - begun, returns, steps), now)
 
 
 def conclude(

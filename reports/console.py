@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Protocol, TextIO, cast
+from typing import IO, TextIO, cast
 
 import rich.console
 from rich.console import Group
@@ -15,23 +15,11 @@ from rich.constrain import Constrain
 from rich.live import Live
 from rich.text import Text
 
+from reports.run_display import Status
+
 LIVE_PERIOD = 0.5  # seconds; a drawing takes some milliseconds of the learner's time
 WIDEST_DISPLAY = 120  # columns
 TERMS_WITHOUT_CURSOR = ("dumb", "unknown")  # values of TERM for which rich draws nothing
-
-
-class Display(Protocol):
-    """A state that a console can show."""
-
-    @property
-    def trend_value(self) -> float | None:
-        """The number whose history the live display draws, if there is one."""
-
-    def view(self, width: int, trend: Sequence[float]) -> rich.console.RenderableType:
-        """The live display in `width` columns; `trend` holds the past values of `trend_value`."""
-
-    def line(self) -> str:
-        """The most important figures in one line."""
 
 
 class Console:
@@ -45,7 +33,7 @@ class Console:
         self._messages = messages
         self._period = period  # seconds between two statuses that are shown; infinite: none is
         self._next = -math.inf
-        self._unshown: Display | None = None  # a status that is newer than the one on the screen
+        self._unshown: Status | None = None  # a status that is newer than the one on the screen
 
     def start(self, header: Sequence[str]) -> None:
         """Print the lines that describe the run."""
@@ -55,7 +43,7 @@ class Console:
         """Whether `show` would show a status now. If not, the caller need not make one."""
         return self._period < math.inf and now >= self._next
 
-    def show(self, status: Display, now: float) -> None:
+    def show(self, status: Status, now: float) -> None:
         """Keep the newest status, and show it if a period is over; `now` is in seconds of a monotonic clock."""
         self._unshown = status
         if self.due(now):
@@ -85,7 +73,7 @@ class Console:
     def _print(self, texts: Sequence[str]) -> None:
         """Print texts on lines of their own."""
 
-    def _show(self, status: Display) -> None:
+    def _show(self, status: Status) -> None:
         """Print or draw a status."""
 
     def _end(self) -> None:
@@ -115,7 +103,7 @@ class PlainConsole(Console):
     def _print(self, texts: Sequence[str]) -> None:
         self._output.write("".join(f"{text}\n" for text in texts))
 
-    def _show(self, status: Display) -> None:
+    def _show(self, status: Status) -> None:
         self._print([status.line()])
 
 
@@ -142,7 +130,7 @@ class LiveConsole(Console):
         if texts:
             self._terminal.print(Text("\n".join(texts)), soft_wrap=True)  # long lines stay whole, for copying
 
-    def _show(self, status: Display) -> None:
+    def _show(self, status: Status) -> None:
         self._trend.add(status.trend_value)
         # The last column stays free: terminals differ in where the cursor goes from there.
         width = max(1, min(self._terminal.width - 1, WIDEST_DISPLAY))

@@ -5,7 +5,7 @@ the median of 57 games.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -28,9 +28,8 @@ from reports.scores import (
     interquartile_mean_of_runs,
     published_name,
 )
-from run_files.run_folder import CONFIG, is_job, run_of_job
 from run_files.run_history import History
-from run_files.run_reader import ARCHIVE, read_histories
+from run_files.run_reader import read_histories
 
 USAGE = "usage: python -m reports.game_scores SWEEP|RUN [RUN ...] [--name=value ...]"
 LAST_GAMES = 100
@@ -70,21 +69,8 @@ def main(arguments: Sequence[str]) -> None:
     options = GameScoreOptions(**flags)
     if not places:
         raise UsageError("name at least one run or sweep, such as results/sweep_atari5.")
-    histories = [history for place in places for history in runs_in(Path(place))]
+    histories = [history for place in places for history in read_histories(Path(place))]
     print("\n".join(score_lines(histories, options)))
-
-
-def runs_in(place: Path) -> Iterator[History]:
-    """The run in a folder, or all runs of a sweep's folder or of an archive. A job of a sweep is one run."""
-    if place.name.endswith(ARCHIVE) or (place / CONFIG).exists() or not place.is_dir():
-        yield from read_histories(place)
-        return
-    folders = sorted(file.parent for pattern in ("*", "*/*") for file in place.glob(f"{pattern}/{CONFIG}"))
-    if not folders:
-        raise UsageError(f"{place} holds no runs; a run folder, or the folder of a sweep, would be right.")
-    for folder in folders:
-        if not is_job(folder.parent) or folder == run_of_job(folder.parent):
-            yield from read_histories(folder)
 
 
 def score_lines(histories: Sequence[History], options: GameScoreOptions) -> list[str]:

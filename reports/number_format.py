@@ -9,6 +9,16 @@ from collections.abc import Collection, Sequence
 from rich.cells import cell_len
 
 VALUE_WIDTH = 7
+COUNTED = {
+    *("agent_steps", "frames", "updates", "episodes", "games", "max_games", "return_window"),
+    *("speed", "frames_speed", "mean_speed", "steps_per_second", "worker_restarts", "workers_alive", "worker_count"),
+    *("memory_mb", "dropped_unrolls", "action_age_95", "action_age_max"),
+    *("nodes_playing", "nodes_workers", "nodes_speed"),
+}
+WHOLES = {"max_steps", "planned_updates"}  # of which something else is a part, shown shorter
+SHARES = {"filled", "clipped_share", "learner_wait_fraction", "worker_time_shares/environment"}
+SMALL_SHARES = {"done", "idle_share", "missed_share"}
+PERCENTAGES = {"cpu_learner", "cpu_workers", "gpu_utilization"}
 NOTHING_YET = "—"  # for a number that does not exist yet
 
 
@@ -39,6 +49,21 @@ def number(value: float | None) -> str:
 def on_page(value: float | None) -> str:
     """A number for a page, with the sign of mathematics."""
     return number(value).replace("-", "−")
+
+
+def formatted(figure: str, value: float | None) -> str:
+    """A figure as it is shown everywhere, by its name in metrics.jsonl."""
+    if figure in COUNTED:
+        return count(value)
+    if figure in WHOLES:
+        return count(value, 10_000)
+    if figure in SHARES:
+        return percent(value)
+    if figure in SMALL_SHARES:
+        return percent(value, 1)
+    if figure in PERCENTAGES:
+        return percent(None if value is None else value / 100)
+    return duration(value) if figure.startswith("seconds") else number(value)
 
 
 def percent(fraction: float | None, decimals: int = 0) -> str:

@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from options.learning_options import LOSS_TERMS
-from run_files.run_history import Curve, History
+from run_files.run_history import Curve, History, Series
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish too; the most different ones first. Each can be
 # seen on white and on nearly black.
@@ -24,6 +26,12 @@ class XAxis(NamedTuple):
     unit: float
     label: str
 
+    def curve(self, history: History, figure: str, window: int = 1) -> Curve:
+        """A figure of a run over this axis, each value the mean of so many latest ones."""
+        found = history.curve(figure, self.figure)
+        order = np.argsort(found.x, kind="stable")
+        return Curve(found.x[order] / self.unit, smoothed(found.y[order], window))
+
 
 X_AXES: Mapping[str, XAxis] = {
     "steps": XAxis("agent_steps", 1, "agent steps"),
@@ -31,6 +39,18 @@ X_AXES: Mapping[str, XAxis] = {
     "minutes": XAxis("seconds", 60, "minutes"),
     "hours": XAxis("seconds", 3600, "hours"),
 }
+
+
+def smoothed(values: Series, window: int) -> Series:
+    """Running mean of the last `window` values; of fewer values at the beginning."""
+    if window <= 1 or not len(values):
+        return values
+    window = min(window, len(values))  # a larger one may be more than a machine number holds
+    sums = np.cumsum(np.concatenate([[0.0], values]))
+    ends = np.arange(1, len(values) + 1)
+    begins = np.maximum(ends - window, 0)
+    means: Series = (sums[ends] - sums[begins]) / (ends - begins)
+    return means
 
 
 def time_axis(seconds: float) -> XAxis:

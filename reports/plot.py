@@ -8,7 +8,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -19,10 +18,10 @@ from machine.program import run_command
 from options.command_line import split_words
 from options.rules import Options, Rule, UsageError, counted, declared, did_you_mean, matching, one_of, option, whole
 from reports.compare_runs import Group, group_runs, seed_band
-from reports.panels import X_AXES, XAxis, colour_of, dashes
+from reports.panels import X_AXES, colour_of, dashes
 from reports.scores import game_name
 from run_files.run_folder import write_atomically
-from run_files.run_history import Curve, History, Series
+from run_files.run_history import Curve, History
 from run_files.run_reader import ARCHIVE, read_histories
 
 INK, FAINT_INK, GRID = "#222222", "#6B6B6B", "#E6E6E6"
@@ -31,7 +30,7 @@ METRIC = "return_mean"
 CHARACTER_WIDTH = 0.071  # inches, in a label
 GREYS = ("0.45", "0.6", "0.7")
 GREY_DASHES: Sequence[tuple[float, ...]] = ((), (4, 1.5), (1, 1.2), (6, 1.5, 1, 1.5))  # with GREYS, twelve looks
-USAGE = "usage: python -m reports.plot RUN [RUN ...] [--name=value ...]"
+USAGE = "usage: python -m reports.plot RUN|SWEEP [RUN ...] [--name=value ...]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,9 @@ def main(arguments: Sequence[str]) -> None:
     flags, folders = split_words(arguments, declared(PlotOptions))
     given = PlotOptions(**flags)
     if not folders:
-        raise UsageError("reports.plot needs at least one RUN, a run folder: python -m reports.plot results/<run>.")
+        raise UsageError(
+            "reports.plot needs at least one RUN, the folder of a run or a sweep: python -m reports.plot results/<run>."
+        )
     histories = [history for folder in folders for history in chosen(Path(folder), given.only)]
     if not histories:
         raise UsageError(f"--only={given.only} is in the name of none of the runs; a part of a name would be right.")
@@ -75,11 +76,10 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def chosen(place: Path, only: str | None) -> list[History]:
-    """The run in a folder, or the runs of an archive, as far as their names contain one of the texts of --only."""
+    """The runs of a place, as far as their names contain one of the texts of --only."""
     texts = [text for text in (only or "").split(",") if text] or [""]
-    if place.name.endswith(ARCHIVE):
-        return [run for run in read_histories(place) if any(text in run.folder.name for text in texts)]
-    return read_histories(place) if any(text in str(place) for text in texts) else []
+    begin = f"{place}/" if place.name.endswith(ARCHIVE) else ""  # the name of an archive does not count
+    return [run for run in read_histories(place) if any(text in str(run.folder).removeprefix(begin) for text in texts)]
 
 
 def compare(histories: Sequence[History], options: PlotOptions) -> tuple[list[Group], list[str]]:
@@ -90,7 +90,7 @@ def compare(histories: Sequence[History], options: PlotOptions) -> tuple[list[Gr
     axis = X_AXES[options.x]
     given = [history for group in group_runs(histories) for history in group.runs]
     with_values = [history for history in given if len(history.curve(options.metric, axis.figure).x)]
-    left_out = [_without_values(history, options.metric) for history in given if history not in with_values]
+    left_out = [f"{history.folder} has no {options.metric} yet" for history in given if history not in with_values]
     if not with_values:
         raise UsageError(left_out[0] + did_you_mean(options.metric, given[0].names()))
     groups, grey = named_groups(with_values, options.names)
@@ -101,7 +101,7 @@ def compare(histories: Sequence[History], options: PlotOptions) -> tuple[list[Gr
         style_axes(axes, game_name(game))
         for group in groups:
             if group.env == game:
-                curves = [_curve(run, axis, options) for run in group.runs]
+                curves = [axis.curve(run, options.metric, options.smooth) for run in group.runs]
                 _draw_group(axes, curves, looks[group.name], to_end=options.seeds == "median")
         axes.margins(x=0.01)
         format_counts(axes, 6)
@@ -110,15 +110,6 @@ def compare(histories: Sequence[History], options: PlotOptions) -> tuple[list[Gr
     panels[0].set_ylabel(_metric_name(options.metric, with_values), fontsize=9, color=FAINT_INK)
     write_picture(Path(options.output), figure)
     return groups, left_out
-
-
-def _without_values(history: History, metric: str) -> str:
-    """Why the run has nothing to draw."""
-    if not history.reports:
-        return f"{history.folder} has no metrics yet"
-    if metric == METRIC:
-        return f"no game has ended in {history.folder} yet"
-    return f"--metric={metric} has no numbers in {history.folder}"
 
 
 def named_groups(histories: Sequence[History], names: str | None = None) -> tuple[list[Group], set[str]]:
@@ -210,11 +201,6 @@ def _draw_group(axes: Axes, curves: Sequence[Curve], look: _Look, *, to_end: boo
     axes.plot(band.x, band.middle, linewidth=2.2, **style)
 
 
-def _curve(history: History, axis: XAxis, options: PlotOptions) -> Curve:
-    curve = history.curve(options.metric, axis.figure)
-    return Curve(curve.x / axis.unit, smoothed(curve.y, options.smooth))
-
-
 # --- The style of all pictures ----------------------------------------------------------------------------------------
 
 
@@ -242,18 +228,6 @@ def short_count(value: float) -> str:
                 return f"{value:.2g}".replace("e+", "e").replace("-", "−")
             return f"{value / size:.4g}{letter}".replace("-", "−")
     return f"{value:z.4g}".replace("-", "−")
-
-
-def smoothed(values: Series, window: int) -> Series:
-    """Running mean of the last `window` values; of fewer values at the beginning."""
-    if window <= 1 or not len(values):
-        return values
-    window = min(window, len(values))  # a larger one may be more than a machine number holds
-    sums = np.cumsum(np.concatenate([[0.0], values]))
-    ends = np.arange(1, len(values) + 1)
-    begins = np.maximum(ends - window, 0)
-    means: Series = (sums[ends] - sums[begins]) / (ends - begins)
-    return means
 
 
 def verbatim(text: str) -> str:

@@ -20,8 +20,8 @@ from options.replay_options import parse_replays
 from options.rules import UsageError
 from reports.compare_runs import describe_replays
 from reports.number_format import duration, on_page
-from reports.panels import GAMES, MEAN, TESTED, Panel, page_panels
-from reports.plot import FAINT_INK, INK, as_bytes, format_counts, short_count, smoothed, style_axes, verbatim
+from reports.panels import GAMES, MEAN, TESTED, Panel, page_panels, smoothed
+from reports.plot import FAINT_INK, INK, as_bytes, format_counts, short_count, style_axes, verbatim
 from reports.scores import game_name
 from run_files.metrics import EVALUATIONS, METRICS
 from run_files.run_folder import write_atomically

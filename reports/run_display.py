@@ -1,10 +1,14 @@
-"""The state of a training, as a live display and as one line. A display is made of cards of facts, side by side."""
+"""The state of a run or of a test, as one line and as a live display, which is made of cards of facts, side by side.
+
+What is shown is in the tables below, where `{agent_steps}` stands for a figure by its name in metrics.jsonl.
+"""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -12,7 +16,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from reports.number_format import VALUE_WIDTH, count, duration, number, percent
+from reports.number_format import VALUE_WIDTH, count, formatted, number
 from run_files.metrics import JsonValue, Report
 
 ACCENT, ALERT, DIM = "cyan", "yellow", "dim"
@@ -22,17 +26,82 @@ MOST_COLUMNS = 3  # of cards
 CURVE_HEIGHT = 3  # lines
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
-
-class Fact(NamedTuple):
-    """One line of a card."""
-
-    label: str
-    value: str
-    note: str = ""
-    style: str = ""
-
-
-Card = tuple[str, Sequence[Fact]]  # a title, and the lines below it
+Cards: TypeAlias = Mapping[str, Sequence[tuple[str, str, str]]]  # by title: a label, a value and a note in each line
+CARDS: Cards = {
+    "progress": (
+        ("steps", "{agent_steps}", "of {max_steps}"),
+        ("frames", "{frames}", ""),
+        ("updates", "{updates}", "of {planned_updates}"),
+        ("games", "{episodes}", ""),
+    ),
+    "speed and time": (
+        ("steps/s", "{speed}", ""),
+        ("frames/s", "{frames_speed}", ""),
+        ("elapsed", "{seconds}", ""),
+        ("left", "{seconds_left}", ""),
+    ),
+    "returns": (
+        ("mean", "{return_mean}", "last {return_window}"),
+        ("last", "{return_last}", ""),
+        ("best", "{return_max}", ""),
+    ),
+    "warm-up": (("filled", "{filled}", ""), ("learning starts at 100%", "", "")),
+    "losses": (
+        ("policy", "{policy_loss}", ""),
+        ("value", "{value_loss}", ""),
+        ("entropy", "{entropy}", ""),
+        ("gradient", "{gradient_norm}", "norm"),
+        ("clipped", "{clipped_share}", "states"),
+    ),
+    "learner": (
+        ("lag", "{policy_lag_mean}", "updates"),
+        ("lr", "{learning_rate}", ""),
+        ("waiting", "{learner_wait_fraction}", "of time"),
+        ("CPU", "{cpu_learner}", ""),
+        ("GPU", "{gpu_utilization}", ""),
+    ),
+    "workers": (
+        ("running", "{workers_alive}/{worker_count}", ""),
+        ("restarts", "{worker_restarts}", ""),
+        ("in games", "{worker_time_shares/environment}", "of time"),
+        ("CPU", "{cpu_workers}", ""),
+        ("memory", "{memory_mb}", "MB"),
+    ),
+    "other nodes": (
+        ("playing", "{nodes_playing}", ""),
+        ("workers", "{nodes_workers}", ""),
+        ("steps/s", "{nodes_speed}", ""),
+    ),
+    "actions": (  # in a game that does not wait for them
+        ("every", "{action_interval_mean}", "frames"),
+        ("age", "{action_age_mean}", "frames"),
+        ("age 95%", "{action_age_95}", "frames"),
+        ("oldest", "{action_age_max}", "frames"),
+        ("idle", "{idle_share}", "of time"),
+    ),
+    "clock": (  # by which the game is played
+        ("late", "{missed_share}", "frames"),
+        ("inference", "{inference_ms_mean}", "ms"),
+        ("slowest", "{inference_ms_max}", "ms"),
+        ("processes", "{needed_processes_mean}", "needed"),
+        ("unrolls", "{dropped_unrolls}", "dropped"),
+    ),
+}
+LINE = {  # with the widths of the columns
+    **{
+        "done {done}": 11,
+        "steps {agent_steps}": 12,
+        "frames {frames}": 13,
+        "speed {speed}/s": 14,
+        "time {seconds}": 11,
+    },
+    **{"left {seconds_left}": 11, "games {episodes}": 12, "return {return_mean}": 14, "best {return_max}": 12},
+    **{"filled {filled}": 14, "entropy {entropy}": 14, "wait {learner_wait_fraction}": 9},
+    **{"workers {workers_alive}/{worker_count}": 12, "nodes {nodes_playing}": 9},
+    **{"age {action_age_mean}": 9, "idle {idle_share}": 10, "late {missed_share}": 10},
+}
+ONLY_IF_KNOWN = {"clipped_share", "gpu_utilization", "filled", "nodes_playing"}
+UNKNOWN_IN_WARM_UP = {"policy_loss", "entropy"}
 
 
 class ReplayFill(NamedTuple):
@@ -47,44 +116,26 @@ class ReplayFill(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The state of a run: the figures that a report would have now, and what no report has."""
+    """The state of a run, or with other tables that of a test."""
 
-    figures: Report  # by their names in metrics.jsonl
-    max_steps: int
-    planned_updates: int
-    return_window: int  # games that the mean return covers, at most
-    return_last: float | None
-    speed: float  # agent steps a second in the latest seconds
-    frames_per_step: float  # in this run; the runs that it was resumed from may differ
-    replays: Sequence[ReplayFill]
-    is_warming_up: bool  # the replays do not hold enough to learn from yet
-    workers_alive: int
-    worker_count: int
-    starting: bool  # no unroll was received yet
+    figures: Report  # those that a report would have now, and what no report has, such as max_steps
+    cards: Cards = field(default_factory=lambda: CARDS)
+    texts: Mapping[str, int] = field(default_factory=lambda: LINE)  # of the line
+    replays: Sequence[ReplayFill] = ()
+    is_warming_up: bool = False  # the replays do not hold enough to learn from yet
+    starting: bool = False  # no unroll was received yet
 
     def __getitem__(self, name: str) -> float | None:
         """A figure such as `value_loss` or `time_shares/update`; None stands for a number that does not exist yet."""
+        if name in DERIVED and name not in self.figures:
+            return DERIVED[name](self)
         value: JsonValue = self.figures
         for key in name.split("/"):
             value = value.get(key) if isinstance(value, Mapping) else None
         return value if isinstance(value, int | float) else None
 
-    @property
-    def steps(self) -> float:
-        return self["agent_steps"] or 0
-
-    @property
-    def done(self) -> float:
-        return min(1.0, self.steps / max(1, self.max_steps))
-
-    @property
-    def seconds_left(self) -> float | None:
-        return max(0, self.max_steps - self.steps) / self.speed if self.speed > 0 else None
-
-    @property
-    def filled(self) -> float:
-        """Progress of the warm-up: the fill of the least filled replay, as a fraction of what learning needs."""
-        return min((min(1.0, replay.fill / replay.needed) for replay in self.replays if replay.needed), default=1.0)
+    def known(self, name: str) -> float:
+        return self[name] or 0
 
     @property
     def nodes(self) -> Sequence[Mapping[str, Any]]:
@@ -96,127 +147,57 @@ class Status:
     def trend_value(self) -> float | None:
         return self["return_mean"]
 
+    def has(self, text: str) -> bool:
+        """Whether this state has the figures of a text, known or not."""
+        names = re.findall(r"{(.*?)}", text)
+        hidden = UNKNOWN_IN_WARM_UP if self.is_warming_up else set()
+        there = [name in DERIVED or name.partition("/")[0] in self.figures for name in names]
+        return all(there) and not any(
+            name in hidden or (name in ONLY_IF_KNOWN and self[name] is None) for name in names
+        )
+
+    def filled_in(self, text: str) -> str:
+        return re.sub(r"{(.*?)}", lambda name: formatted(name[1], self[name[1]]), text)
+
     def view(self, width: int, trend: Sequence[float]) -> RenderableType:
         """The live display in `width` columns; `trend` is the history of the mean return."""
+        done = progress_line(self.known("done"))
         if self.starting:
-            return Group("", progress_line(self.done), self.line())
-        below = [*_curve(trend, width), *_replays(self, width), *_environment(self)]
-        return Group("", progress_line(self.done), card_grid(_cards(self), width), *below)
+            return Group("", done, self.line())
+        below = [*_curve(trend, width), *_replays(self, width), *_environment(self)] if self.replays else []
+        return Group("", done, card_grid(self, width), *below)
 
     def line(self) -> str:
         """The most important figures in one line."""
-        if self.starting and not self.worker_count:
+        if self.starting and not self["worker_count"]:
             return "waiting for other nodes of the cluster"
         if self.starting:
-            return f"starting workers, {self.workers_alive} of {self.worker_count} running"
-        pairs = {
-            f"done {self.done:.1%}": 11,
-            f"steps {count(self.steps)}": 12,
-            f"frames {count(self['frames'])}": 13,
-            f"speed {count(self.speed)}/s": 14,
-            f"time {duration(self['seconds'])}": 11,
-            f"left {duration(self.seconds_left)}": 11,
-            f"games {count(self['episodes'])}": 12,
-            f"return {number(self['return_mean'])}": 14,
-            f"best {number(self['return_max'])}": 12,
-            f"filled {self.filled:.0%}" if self.is_warming_up else f"entropy {number(self['entropy'])}": 14,
-            f"wait {percent(self['learner_wait_fraction'])}": 9,
-            f"workers {self.workers_alive}/{self.worker_count}": 12,
-        }
-        if self.nodes:
-            pairs[f"nodes {len(self.nodes)}"] = 9
-        if "idle_share" in self.figures:
-            pairs |= {f"age {number(self['action_age_mean'])}": 9, f"idle {percent(self['idle_share'], 1)}": 10}
-        if "missed_share" in self.figures:
-            pairs[f"late {percent(self['missed_share'], 1)}"] = 10
-        return in_columns(pairs)
+            return self.filled_in("starting workers, {workers_alive} of {worker_count} running")
+        texts = [self.filled_in(text).ljust(width) for text, width in self.texts.items() if self.has(text)]
+        return "  ".join(texts).rstrip()
 
 
-def in_columns(texts: Mapping[str, int]) -> str:
-    """One line of texts, each with the width of its column; columns are two or more spaces apart."""
-    return "  ".join(text.ljust(width) for text, width in texts.items()).rstrip()
+def _seconds_left(status: Status) -> float | None:
+    steps = max(0, status.known("max_steps") - status.known("agent_steps"))
+    return steps / status.known("speed") if status.known("speed") > 0 else None
 
 
-def _cards(status: Status) -> list[Card]:
-    def fact(label: str, figure: str, shown: Callable[[float | None], str] = number, note: str = "") -> Fact:
-        return Fact(label, shown(status[figure]), note)
-
-    progress = [
-        fact("steps", "agent_steps", count, f"of {count(status.max_steps, 10_000)}"),
-        fact("frames", "frames", count),
-        fact("updates", "updates", count, f"of {count(status.planned_updates, 10_000)}"),
-        fact("games", "episodes", count),
-    ]
-    speed = [
-        Fact("steps/s", count(status.speed)),
-        Fact("frames/s", count(status.speed * status.frames_per_step)),
-        fact("elapsed", "seconds", duration),
-        Fact("left", duration(status.seconds_left)),
-    ]
-    returns = [
-        Fact("mean", number(status["return_mean"]), f"last {count(status.return_window)}", f"bold {ACCENT}"),
-        Fact("last", number(status.return_last)),
-        fact("best", "return_max"),
-    ]
-    losses = [
-        fact("policy", "policy_loss"),
-        fact("value", "value_loss"),
-        fact("entropy", "entropy"),
-        fact("gradient", "gradient_norm", note="norm"),
-    ]
-    if status["clipped_share"] is not None:
-        losses.append(fact("clipped", "clipped_share", percent, "states"))
-    learner = [
-        fact("lag", "policy_lag_mean", note="updates"),
-        fact("lr", "learning_rate"),
-        fact("waiting", "learner_wait_fraction", percent, "of time"),
-        fact("CPU", "cpu_learner", in_percent),
-    ]
-    if status["gpu_utilization"] is not None:
-        learner.append(fact("GPU", "gpu_utilization", in_percent))
-    all_run = status.workers_alive == status.worker_count
-    memory = (status["memory_learner_mb"] or 0) + (status["memory_workers_mb"] or 0)
-    workers = [
-        Fact("running", f"{status.workers_alive}/{status.worker_count}", style="" if all_run else ALERT),
-        Fact("restarts", count(status["worker_restarts"]), style=ALERT if status["worker_restarts"] else ""),
-        fact("in games", "worker_time_shares/environment", percent, "of time"),
-        fact("CPU", "cpu_workers", in_percent),
-        Fact("memory", count(memory), "MB"),
-    ]
-    warm_up = [Fact("filled", percent(status.filled)), Fact("learning starts at 100%", "")]
-    cards: list[Card] = [("progress", progress), ("speed and time", speed), ("returns", returns)]
-    cards.append(("warm-up", warm_up) if status.is_warming_up else ("losses", losses))
-    cards += [("learner", learner), ("workers", workers)]
-    if status.nodes:
-        playing = [
-            Fact("playing", count(len(status.nodes))),
-            Fact("workers", count(sum(node["workers"] for node in status.nodes))),
-            Fact("steps/s", count(sum(node["steps_per_second"] or 0 for node in status.nodes))),
-        ]
-        cards.append(("other nodes", playing))
-    if "idle_share" in status.figures:  # a game that does not wait for actions
-        actions = [
-            fact("every", "action_interval_mean", note="frames"),
-            fact("age", "action_age_mean", note="frames"),
-            fact("age 95%", "action_age_95", count, "frames"),
-            fact("oldest", "action_age_max", count, "frames"),
-            Fact("idle", percent(status["idle_share"], 1), "of time"),
-        ]
-        cards.append(("actions", actions))
-    if "missed_share" in status.figures:  # and is played by the clock
-        clock = [
-            Fact("late", percent(status["missed_share"], 1), "frames"),
-            fact("inference", "inference_ms_mean", note="ms"),
-            fact("slowest", "inference_ms_max", note="ms"),
-            fact("processes", "needed_processes_mean", note="needed"),
-            fact("unrolls", "dropped_unrolls", count, "dropped"),
-        ]
-        cards.append(("clock", clock))
-    return cards
+def _filled(status: Status) -> float | None:
+    """Progress of the warm-up: the fill of the least filled replay, as a fraction of what learning needs."""
+    fills = (min(1.0, replay.fill / replay.needed) for replay in status.replays if replay.needed)
+    return min(fills, default=1.0) if status.is_warming_up else None
 
 
-def in_percent(value: float | None) -> str:
-    return percent(None if value is None else value / 100)
+DERIVED: Mapping[str, Callable[[Status], float | None]] = {
+    "done": lambda status: min(1.0, status.known("agent_steps") / max(1, status.known("max_steps"))),
+    "seconds_left": _seconds_left,
+    "frames_speed": lambda status: status.known("speed") * status.known("frames_per_step"),
+    "filled": _filled,
+    "memory_mb": lambda status: status.known("memory_learner_mb") + status.known("memory_workers_mb"),
+    "nodes_playing": lambda status: len(status.nodes) or None,
+    "nodes_workers": lambda status: sum(node["workers"] for node in status.nodes),
+    "nodes_speed": lambda status: sum(node["steps_per_second"] or 0 for node in status.nodes),
+}
 
 
 def _curve(trend: Sequence[float], width: int) -> list[RenderableType]:
@@ -256,21 +237,30 @@ def _environment(status: Status) -> list[RenderableType]:
 # --- What displays are made of ----------------------------------------------------------------------------------------
 
 
-def card_grid(cards: Sequence[Card], width: int) -> Table:
-    """All cards, as many of them side by side as fit into `width` characters."""
+def card_grid(status: Status, width: int) -> Table:
+    """The cards of a state, as many of them side by side as fit into `width` characters."""
     columns = max(1, min(MOST_COLUMNS, (width + GAP) // (CARD_WIDTH + GAP)))
     grid = Table.grid(padding=(0, GAP, 0, 0))
     for _ in range(columns):
         grid.add_column(width=(width + GAP) // columns - GAP, no_wrap=True, overflow="crop")
-    drawn = [Group(heading(title), *map(_fact_line, facts)) for title, facts in cards]
+    cards = [
+        Group(heading(title), *(_fact(status, *line) for line in lines if status.has(line[1])))
+        for title, lines in status.cards.items()
+        if status.has(lines[0][1])
+    ]
     for first in range(0, len(cards), columns):
-        grid.add_row(*drawn[first : first + columns])
+        grid.add_row(*cards[first : first + columns])
     return grid
 
 
-def _fact_line(fact: Fact) -> Text:
-    label, value = fact.label.ljust(LABEL_WIDTH), fact.value.rjust(VALUE_WIDTH)
-    return Text.assemble((label, DIM), (value, fact.style), (f" {fact.note}", DIM))
+def _fact(status: Status, label: str, value: str, note: str) -> Text:
+    """One line of a card."""
+    alarming = (label == "running" and status["workers_alive"] != status["worker_count"]) or (
+        label == "restarts" and status["worker_restarts"]
+    )
+    style = f"bold {ACCENT}" if value == "{return_mean}" else ALERT if alarming else ""
+    shown, noted = status.filled_in(value).rjust(VALUE_WIDTH), status.filled_in(note)
+    return Text.assemble((label.ljust(LABEL_WIDTH), DIM), (shown, style), (f" {noted}", DIM))
 
 
 def heading(title: str) -> Rule:

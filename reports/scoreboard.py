@@ -1,75 +1,46 @@
 """The state of a running test, and its results."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from rich.console import Group, RenderableType
+from reports.number_format import number, percent, table_lines
+from reports.run_display import Cards, Status
 
-from reports.number_format import count, duration, number, percent, table_lines
-from reports.run_display import ACCENT, Fact, card_grid, in_columns, progress_line
+CARDS: Cards = {
+    "games": (("ended", "{games}", "of {max_games}"), ("processes", "{worker_count}", "")),
+    "speed and time": (
+        ("steps/s", "{speed}", ""),
+        ("elapsed", "{seconds}", ""),
+        ("left", "{seconds_left}", ""),
+    ),
+    "returns": (
+        ("mean", "{return_mean}", ""),
+        ("lowest", "{return_min}", ""),
+        ("highest", "{return_max}", ""),
+    ),
+}
+LINE = {
+    **{"done {done}": 11, "games {games} of {max_games}": 20, "speed {speed}/s": 14, "time {seconds}": 11},
+    **{"left {seconds_left}": 11, "return {return_mean}": 0},
+}
 
 
-@dataclass(frozen=True, slots=True)
-class TestStatus:
-    """The state of a test; `returns` and `agent_steps` count finished games only."""
-
-    games: int
-    worker_count: int
-    seconds: float = 0.0
-    returns: Sequence[float] = ()
-    agent_steps: int = 0
-
-    __test__ = False  # pytest would take it for a collection of tests
-    trend_value: ClassVar[None] = None
-
-    @property
-    def done(self) -> float:
-        return len(self.returns) / self.games
-
-    @property
-    def mean(self) -> float | None:
-        return sum(self.returns) / len(self.returns) if self.returns else None
-
-    @property
-    def seconds_left(self) -> float | None:
-        """An estimate: the remaining games take as long as those so far."""
-        return self.seconds * (1 / self.done - 1) if self.returns else None
-
-    @property
-    def speed(self) -> float:
-        return self.agent_steps / max(self.seconds, 1e-9)
-
-    def view(self, width: int, trend: Sequence[float]) -> RenderableType:
-        """The live display in `width` columns. There is no trend."""
-        games = [
-            Fact("ended", count(len(self.returns)), f"of {count(self.games)}"),
-            Fact("processes", count(self.worker_count)),
-        ]
-        times = [
-            Fact("steps/s", count(self.speed)),
-            Fact("elapsed", duration(self.seconds)),
-            Fact("left", duration(self.seconds_left)),
-        ]
-        returns = [
-            Fact("mean", number(self.mean), style=f"bold {ACCENT}"),
-            Fact("lowest", number(min(self.returns, default=None))),
-            Fact("highest", number(max(self.returns, default=None))),
-        ]
-        cards = [("games", games), ("speed and time", times), ("returns", returns)]
-        return Group("", progress_line(self.done), card_grid(cards, width))
-
-    def line(self) -> str:
-        return in_columns(
-            {
-                f"done {self.done:.0%}": 9,
-                f"games {count(len(self.returns))} of {count(self.games)}": 20,
-                f"speed {count(self.speed)}/s": 14,
-                f"time {duration(self.seconds)}": 11,
-                f"left {duration(self.seconds_left)}": 11,
-                f"return {number(self.mean)}": 0,
-            }
-        )
+def status_of_test(games: int, processes: int, seconds: float, returns: Sequence[float], agent_steps: int) -> Status:
+    """The state of a test of so many games; `returns` and `agent_steps` are those of finished games."""
+    ended = len(returns)
+    figures = {
+        "games": ended,
+        "max_games": games,
+        "worker_count": processes,
+        "done": ended / games,
+        "seconds": seconds,
+        "seconds_left": seconds * (games / ended - 1) if ended else None,  # if the others take as long as these
+        "speed": agent_steps / max(seconds, 1e-9),
+        "return_mean": sum(returns) / ended if ended else None,
+        "return_min": min(returns, default=None),
+        "return_max": max(returns, default=None),
+    }
+    return Status(figures=figures, cards=CARDS, texts=LINE)
 
 
 def result_lines(result: Mapping[str, Any]) -> list[str]:

@@ -1,6 +1,6 @@
 """Where the reports of a run go: always to its own files, and by flags to curves.png, TensorBoard and others."""
 
-import importlib
+import importlib.metadata
 import os
 import socket
 import subprocess
@@ -24,17 +24,11 @@ Announce = Callable[[str], None]
 
 def check_sinks(options: ReportOptions) -> None:
     """Raise UsageError if a package is not installed or the port cannot be opened; called before anything starts."""
-    # A folder of the same name can be imported too, but lacks the attribute.
-    for package, wanted, attribute in (
-        ("tensorboard", options.tensorboard, "__version__"),
-        ("wandb", options.wandb, "init"),
-    ):
+    for package, wanted in (("tensorboard", options.tensorboard), ("wandb", options.wandb)):
         try:
-            installed = not wanted or hasattr(importlib.import_module(package), attribute)
-        except ImportError:
-            installed = False
-        if not installed:
-            raise UsageError(f"--{package} needs the package {package}; run pip install {package}.")
+            _ = wanted and importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            raise UsageError(f"--{package} needs the package {package}; run pip install {package}.") from None
     if options.metrics_port:
         check_port(options.metrics_host, options.metrics_port, "metrics_")
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from options.rules import UsageError
 from run_files.metrics import EPISODES, EVALUATIONS, METRICS, NewLines, flat_numbers, parse_report
-from run_files.run_folder import CONFIG, read_config
+from run_files.run_folder import CONFIG, is_job, read_config, run_of_job
 from run_files.run_history import EVALUATED_MEAN, Curve, History, Numbers, options_of, parent_of, weights_of
 
 MOST_ANCESTORS = 1000
@@ -240,13 +240,16 @@ def read_history(folder: Path) -> History:
 
 
 def read_histories(path: Path) -> list[History]:
-    """The one run of a run folder, or all runs of an archive: compressed JSON lines, one for each run, with its name,
-    its options, and one list of numbers for each figure of its reports (null where a report does not have it).
+    """The one run of a run folder, all of a sweep's folder, where a job is one run, or all of an archive.
 
-    Raises UsageError if `path` is neither.
+    An archive has compressed JSON lines, one for each run, with its name, its options, and one list of numbers for each
+    figure of its reports (null where a report does not have it). Raises UsageError if `path` is none of these.
     """
     if not path.name.endswith(ARCHIVE):
-        return [read_history(path)]
+        inside = sorted(file.parent for pattern in ("*", "*/*") for file in path.glob(f"{pattern}/{CONFIG}"))
+        if (path / CONFIG).exists() or not inside:
+            return [read_history(path)]
+        return [read_history(run) for run in inside if not is_job(run.parent) or run == run_of_job(run.parent)]
     try:
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()
         runs = [_archived_run(path, json.loads(line)) for line in lines]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from machine.program import CHECKOUT
-from reports.number_format import count, number, table_lines
+from reports.number_format import count, formatted, number, table_lines
 from run_files.run_folder import report_of_job, write_atomically
 from sweeps.plan import Sweep
 from sweeps.state import SweepRun, SweepState
@@ -96,9 +96,7 @@ def _aligned(headings: Sequence[str], rows: Sequence[list[str]], left: Collectio
 
 
 def _cell(name: str, value: Any) -> str:
-    if name in ("return_mean", "return_max"):
-        return number(value)
-    return count(value) if name in ("agent_steps", "steps_per_second") or value is None else str(value)
+    return str(value) if isinstance(value, str) or name == "seed" else formatted(name, value)
 
 
 def draw_curves(rows: Sequence[Mapping[str, Any]], picture: Path) -> str:

@@ -85,20 +85,22 @@ class Reporter:
         self._learned = progress.interval.learned() or self._learned
         if self._before and progress.interval_seconds < MIN_INTERVAL_SECONDS:
             figures = {**self._before, **progress.counters()}
+        in_no_report = {
+            "max_steps": progress.max_steps,
+            "planned_updates": self._run.resume.planned_updates,
+            "return_window": progress.return_window,
+            "return_last": progress.recent_returns[-1] if progress.recent_returns else None,
+            "speed": progress.recent_speed(),  # agent steps a second in the latest seconds
+            "frames_per_step": progress.frames_per_step,  # in this run; those that it was resumed from may differ
+            "workers_alive": pool.alive,
+            "worker_count": pool.size,
+        }
         return Status(
-            figures={**figures, **self._learned},
-            max_steps=progress.max_steps,
-            planned_updates=self._run.resume.planned_updates,
-            return_window=progress.return_window,
-            return_last=progress.recent_returns[-1] if progress.recent_returns else None,
-            speed=progress.recent_speed(),
-            frames_per_step=progress.frames_per_step,
+            figures={**figures, **self._learned, **in_no_report},
             replays=[
                 ReplayFill(replay.name, len(replay), replay.capacity, replay.share, fill)
                 for replay, fill in zip(mix.replays, self._run.part.replay.warmup_unrolls, strict=True)
             ],
             is_warming_up=mix.is_warming_up,
-            workers_alive=pool.alive,
-            worker_count=pool.size,
             starting=progress.agent_steps == progress.parent_steps,
         )

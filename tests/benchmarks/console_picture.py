@@ -74,18 +74,18 @@ def _status(
     sizes = [figures["size"] for figures in report["replays"].values()]
     fills = zip(replay.replays, sizes, replay.shares, replay.warmup_unrolls, strict=True)
     return Status(
-        figures=report,
-        max_steps=config.run.environment_max_steps,
-        planned_updates=content["planned_updates"],
-        return_window=config.report.avg_buff_size,
-        return_last=last[0] if last else None,
-        speed=report["steps_per_second"],
-        frames_per_step=config.environment.frames_per_step,
+        figures={
+            **report,
+            "max_steps": config.run.environment_max_steps,
+            "planned_updates": content["planned_updates"],
+            "return_window": config.report.avg_buff_size,
+            "return_last": last[0] if last else None,
+            "speed": report["steps_per_second"],
+            "frames_per_step": config.environment.frames_per_step,
+            "workers_alive": workers,
+            "worker_count": workers,
+        },
         replays=[ReplayFill(each.type, size, each.capacity, share, needed) for each, size, share, needed in fills],
-        is_warming_up=False,
-        workers_alive=workers,
-        worker_count=workers,
-        starting=False,
     )
 
 

@@ -208,7 +208,7 @@ def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     assert run.stdout is not None
-    assert any("done 0%" in line and "games 0 " not in line for line in run.stdout)
+    assert any("done 0.0%" in line and "games 0 " not in line for line in run.stdout)
     children = psutil.Process(run.pid).children(recursive=True)
     signal_session(run.pid, signal.SIGINT)
     out, errors = run.communicate(timeout=200)

@@ -21,18 +21,10 @@ STATUS = Status(
         **{"gradient_norm": 0.41, "learning_rate": 4.12e-4, "policy_lag_mean": 3.2, "learner_wait_fraction": 0.12},
         **{"worker_restarts": 0, "memory_learner_mb": 500.0, "memory_workers_mb": 316.0, "cpu_learner": 98.2},
         **{"cpu_workers": 187.4, "worker_time_shares": {"environment": 0.61}, "gpu_utilization": None},
+        **{"max_steps": 10_000_000, "planned_updates": 76_923, "return_window": 100, "return_last": 18.0},
+        **{"speed": 2700.0, "frames_per_step": 4, "workers_alive": 2, "worker_count": 2},
     },
-    max_steps=10_000_000,
-    planned_updates=76_923,
-    return_window=100,
-    return_last=18.0,
-    speed=2700.0,
-    frames_per_step=4,
     replays=[ReplayFill("queue", 3, 16, 4), ReplayFill("attentive", 812, 1000, 4, needed=500)],
-    is_warming_up=False,
-    workers_alive=2,
-    worker_count=2,
-    starting=False,
 )
 STARTING = changed(STATUS, agent_steps=0, frames=0, workers_alive=1, starting=True)
 WARMING_UP = changed(

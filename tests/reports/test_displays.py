@@ -8,7 +8,7 @@ import pytest
 
 from reports.console import Trend
 from reports.run_display import ReplayFill, Status, sparkline
-from reports.scoreboard import TestStatus, result_lines
+from reports.scoreboard import result_lines, status_of_test
 from tests.reports.rendering import as_lines
 from tests.reports.statuses import STARTING, STATUS, WARMING_UP, changed
 
@@ -27,7 +27,7 @@ NODE = {
     **{"node": "near", "alive": True, "workers": 2, "steps_per_second": 900.0, "policy_lag": 4.5},
     **{"received_bytes_per_second": 3e5, "sent_bytes_per_second": 2e6},
 }
-TEST = TestStatus(games=1000, seconds=60.0, worker_count=2, returns=[1.0, 2.0, 6.0, 3.0] * 50, agent_steps=120_000)
+TEST = status_of_test(1000, 2, 60.0, [1.0, 2.0, 6.0, 3.0] * 50, 120_000)
 RESULT: dict[str, Any] = {
     **{"games": 1000, "games_wanted": 1000, "seconds": 125.2, "agent_steps_per_second": 2345.6, "return_mean": 14.5},
     **{"return_mean_95": (13.9, 15.1), "return_median": 15.0, "return_std": 3.2, "return_min": -21.0},
@@ -35,11 +35,11 @@ RESULT: dict[str, Any] = {
 }
 
 
-def lines_of(status: Status | TestStatus, width: int = 79) -> list[str]:
+def lines_of(status: Status, width: int = 79) -> list[str]:
     return [line for line in as_lines(status.view(width, TREND), width) if line]
 
 
-def text_of(status: Status | TestStatus, width: int = 79) -> str:
+def text_of(status: Status, width: int = 79) -> str:
     """With one space between words."""
     return re.sub(r" +", " ", "\n".join(lines_of(status, width)))
 
@@ -97,8 +97,8 @@ def test_filled_is_that_of_the_least_filled_replay() -> None:
         ReplayFill("standard", 30, 100, 2, needed=20),
         ReplayFill("elite", 5, 100, 2, needed=20),
     ]
-    assert changed(WARMING_UP, replays=replays).filled == 0.25
-    assert changed(WARMING_UP, replays=replays[:1]).filled == 1.0
+    assert changed(WARMING_UP, replays=replays)["filled"] == 0.25
+    assert changed(WARMING_UP, replays=replays[:1])["filled"] == 1.0
 
 
 def test_games_that_do_not_wait_show_their_timing() -> None:
@@ -174,9 +174,9 @@ def test_a_test_has_a_display_and_a_line(width: int) -> None:
     facts = ("20.0%", "ended 200 of 1,000", "processes 2", "steps/s 2,000", "elapsed 1m00s", "left 4m00s")
     for fact in (*facts, "mean 3.00", "lowest 1.00", "highest 6.00"):
         assert fact in text, fact
-    line = ["done 20%", "games 200 of 1,000", "speed 2,000/s", "time 1m00s", "left 4m00s", "return 3.00"]
+    line = ["done 20.0%", "games 200 of 1,000", "speed 2,000/s", "time 1m00s", "left 4m00s", "return 3.00"]
     assert re.split(r" {2,}", TEST.line()) == line
-    empty = TestStatus(games=10, seconds=0.0, worker_count=2, returns=[], agent_steps=0)
+    empty = status_of_test(10, 2, 0.0, [], 0)
     assert "left —" in empty.line() and lines_of(empty)
 
 

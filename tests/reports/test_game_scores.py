@@ -144,7 +144,6 @@ def test_runs_without_a_finished_game_are_named(tmp_path: Path, capsys: pytest.C
         ([], "name at least one run or sweep, such as results/sweep_atari5."),
         (["{0}/nowhere"], "{0}/nowhere is not the folder of a run: it has no config.json; a folder such as "
                           "results/<env>_<time> would be right."),
-        (["{0}/none"], "{0}/none holds no runs; a run folder, or the folder of a sweep, would be right."),
         (["{0}/empty"], "{0}/empty has no finished game, so there are no scores."),
         (["{0}/run", "--agent_steps=999"], "{0}/run has no finished game by 999 agent steps, so there are no scores."),
         (["{0}/run", "--agent_steps=1001"], "--agent_steps=1001 is more than {0}/run has, 1,000; a smaller number "
@@ -153,7 +152,6 @@ def test_runs_without_a_finished_game_are_named(tmp_path: Path, capsys: pytest.C
     ],
 )  # fmt: skip
 def test_mistakes_are_said_in_one_sentence(tmp_path: Path, words: list[str], sentence: str) -> None:
-    (tmp_path / "none").mkdir()
     write_run(tmp_path / "run", [4.0])
     (write_run(tmp_path / "empty", []) / "metrics.jsonl").write_text("")
     with pytest.raises(UsageError) as refused:

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from options.rules import UsageError
 from reports import plot
-from reports.panels import COLOURS, dashes, learning_panels, machine_panels, page_panels
-from reports.plot import PlotOptions, as_bytes, short_count, smoothed
+from reports.panels import COLOURS, dashes, learning_panels, machine_panels, page_panels, smoothed
+from reports.plot import PlotOptions, as_bytes, short_count
 from reports.run_curves import draw_run
 from run_files.run_reader import read_history
 from tests.benchmarks.keep_curves import reduced, write_archive
@@ -111,12 +111,11 @@ def test_the_command_draws(
     ("words", "sentence"),
     [
         (["nothing"], "nothing is not the folder of a run"),
-        (["empty"], "empty has no metrics yet"),
+        (["empty"], "empty has no return_mean yet."),
         (["a", "--only="], "--only"),
         (["a", "--only=b,c"], "--only=b,c is in the name of none of the runs"),
-        (["young"], "no game has ended in young yet"),
         (["a", "--metric=entrpy"], 'did you mean "entropy"?'),
-        (["a", "--metric=QQ"], "--metric=QQ has no numbers in a."),
+        (["a", "--metric=QQ"], "a has no QQ yet."),
         (["a", "--x=days"], "--x"),
         (["a", "--smooth=0"], "--smooth"),
         (["a", "--output=a.bmp"], "--output"),
@@ -200,8 +199,8 @@ def test_a_run_without_a_finished_game_does_not_hide_the_others(
     write_run(tmp_path / "empty", range(0), lr=2e-3)
     plot.main(["young", "a", "empty"])
     assert capsys.readouterr().out.splitlines() == [
-        "left out: no game has ended in young yet",
-        "left out: empty has no metrics yet",
+        "left out: young has no return_mean yet",
+        "left out: empty has no return_mean yet",
         "curves.png: 1 run of 1 configuration",
     ]
 

@@ -16,7 +16,7 @@ from agents.learner import Learner
 from main import main
 from option_flags import Config
 from replay.mix import Batch
-from reports.console import Console, Display
+from reports.console import Console
 from reports.run_display import Status
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
@@ -53,12 +53,12 @@ class EveryStatus(Console):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shown: list[Display] = []
+        self.shown: list[Status] = []
 
     def due(self, now: float) -> bool:
         return True
 
-    def show(self, status: Display, now: float) -> None:
+    def show(self, status: Status, now: float) -> None:
         self.shown.append(status)
 
 
@@ -66,7 +66,7 @@ def test_the_display_keeps_its_figures_after_a_report(tmp_path: Path, monkeypatc
     console = EveryStatus()
     monkeypatch.setattr(training, "make_console", lambda *_: console)
     folder = train(catch_config(tmp_path, environment_max_steps=3200, report_period=1), make_catch)
-    seen = [status for status in console.shown if isinstance(status, Status) and status["updates"]]
+    seen = [status for status in console.shown if status["updates"]]
     assert len(seen) >= 2 and len(reports(folder)) == 20
     assert all(status["policy_lag_mean"] is not None and status["policy_loss"] is not None for status in seen)
 
