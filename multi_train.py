@@ -5,6 +5,7 @@ from machine.stop_signals import exit_on_signals
 if __name__ == "__main__":
     exit_on_signals()
 
+import fcntl
 import importlib.util
 import shlex
 import sys
@@ -20,7 +21,7 @@ from options.command_line import FlagFile, flags_by_place, show_help
 from options.process_options import SweepOptions
 from options.rules import UsageError, declared
 from reports.console import make_console
-from sweeps.job import Places, lock_file
+from sweeps.job import Places
 from sweeps.plan import Sweep, plan_sweep, read_sweep
 from sweeps.runner import SweepRunner
 from sweeps.state import SweepState
@@ -105,19 +106,27 @@ def connect(own: SweepOptions, sweep: Sweep, program: Path, print_line: Callable
 
 
 def open_folder(folder: Path) -> BinaryIO:
-    """Create the sweep's folder, and lock it. The lock is free when this process and all of its runs have ended."""
+    """Create the sweep's folder, and lock it, for this process and each child that inherits the open file.
+
+    The system releases the lock when the last of them ends, however it ends.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = lock_file(folder / "lock")
+        lock = (folder / "lock").open("ab")
     except OSError as error:
         raise UsageError(
             f"--sweep_dir={folder} cannot be written ({error.strerror}); a folder that you can write to would be right."
         ) from None
-    if lock is None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
         raise UsageError(
             f"--sweep_dir={folder} is in use by another multi_train.py, or by runs of one that was killed, which save "
             "and end; wait for it, or stop it."
-        )
+        ) from None
+    except OSError:  # some network file systems have no locks
+        pass
     return lock
 
 

@@ -134,8 +134,8 @@ class ReplayTab:
             return
         label = str(self._colouring.value)
         groups = {
-            replay: [(unroll["x"], unroll["y"], unroll[label]) for unroll in unrolls if unroll[label] is not None]
-            for replay, unrolls in self._map.replays.items()
+            replay: [each for each in zip(of["x"], of["y"], of[label], strict=True) if each[2] is not None]
+            for replay, of in self._map.replays.items()
         }
         if not any(groups.values()):
             ui.notify("None of these unrolls has been ranked, so no distance is known.")

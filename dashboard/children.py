@@ -4,7 +4,7 @@ import threading
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from dashboard.results import PageError
 from processes.child import start_child
@@ -12,6 +12,8 @@ from processes.messages import ChildError, Kind, receive
 from processes.printed import reason
 
 MOST_AT_ONCE = 4  # while one starts, it keeps one of the threads that all pages share
+
+Columns: TypeAlias = dict[str, list[float | None]]  # equally long
 
 _running: set["PageChild"] = set()
 
@@ -40,7 +42,7 @@ class ReplayMap(NamedTuple):
 
     updates: int  # of the checkpoint that belongs to the saved replays
     explained: tuple[float, float]  # fractions of the variance that the components explain
-    replays: dict[str, list[dict[str, float | None]]]  # by a label for the replay, the figures of its unrolls
+    replays: dict[str, Columns]  # by a label for the replay, the figures of its unrolls
 
 
 @dataclass(frozen=True)

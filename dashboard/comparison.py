@@ -161,15 +161,12 @@ class ComparisonView:
             table(score_rows(self._groups), left=("game", "configuration"), wide=wide).props("wrap-cells")
             heading(2, "Runs")
             words = words_about(rows)
-            with ui.element("div").classes("card w-full"):
-                for row in sorted(rows, key=lambda row: row.name):
-                    with ui.element("div").classes("option"):
-                        with ui.element("div"):
-                            ui.link(row.name, link_to("run", row.name)).classes("plain")
-                            ui.label(words.get(row.folder, "")).classes("soft small")
-                        with ui.element("div").classes("of"):
-                            ui.label(f"{row.state}, {on_page(row.return_mean)}")
-                            ui.label(row.times).classes("soft small")
+            runs = [
+                {"run": row.name, "link": link_to("run", row.name), "about": words.get(row.folder, ""),
+                 "state": row.state, "mean return": row.text("return_mean"), "time": row.times}
+                for row in sorted(rows, key=lambda row: row.name)
+            ]  # fmt: skip
+            table(runs, left=("run", "about", "state"), wide=("time",)).props("wrap-cells")
 
 
 def runs_of_sweep(rows: Sequence[RunRow]) -> list[RunRow]:

@@ -16,6 +16,7 @@ STYLE = Path(__file__).with_name("style.css")
 SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
 CONNECT_SECONDS = 60.0
 MOST_ROWS = 25  # of one page of a table
+LINK_CELL = '<q-td :props="props"><a :href="props.row.link">{{ props.value }}</a></q-td>'
 CHART_TOOLS = (  # icon, purpose, what page.js does
     ("zoom_in", "zoom: then drag over the chart", "zoomChart(event.target)"),
     ("zoom_out_map", "show all", "showAll(event.target)"),
@@ -93,7 +94,10 @@ def show_notices(place: ui.label, sentences: Iterable[str]) -> None:
 
 
 def table(rows: Sequence[Mapping[str, Any]], *, left: Collection[str], wide: Collection[str] = ()) -> ui.table:
-    """A table with a column for each field but `link`. Those that are `wide` are left out on narrow screens."""
+    """A table with a column for each field but `link`, where the first one leads.
+
+    Those that are `wide` are left out on narrow screens.
+    """
     columns = [
         {"name": name, "label": name, "field": name, "align": "left" if name in left else "right",
          "classes": "wide" if name in wide else "", "headerClasses": "wide" if name in wide else ""}
@@ -102,7 +106,10 @@ def table(rows: Sequence[Mapping[str, Any]], *, left: Collection[str], wide: Col
     ]  # fmt: skip
     numbered = [{"id": place, **row} for place, row in enumerate(rows)]
     pages = MOST_ROWS if len(rows) > MOST_ROWS else None
-    return ui.table(rows=numbered, columns=columns, row_key="id", pagination=pages).props("flat dense")
+    made = ui.table(rows=numbered, columns=columns, row_key="id", pagination=pages).props("flat dense")
+    if "link" in rows[0]:
+        made.add_slot(f"body-cell-{columns[0]['name']}", LINK_CELL)
+    return made
 
 
 class ChartCard:

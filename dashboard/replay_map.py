@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.spaces import saved_layout
-from dashboard.children import ReplayMap
+from dashboard.children import Columns, ReplayMap
 from dashboard.results import PageError
 from learners.rank import LearnerRank
 from learners.shares import part_of
@@ -62,20 +62,42 @@ def map_replays(checkpoints: Path) -> ReplayMap:
 
 
 def _mapped(saved: list[Mapping[str, Any]], config: Config, layout: UnrollLayout, updates: int) -> ReplayMap:
-    found: dict[str, tuple[NDArray[np.float32], list[dict[str, float | None]]]] = {}
+    replays: dict[str, Columns] = {}
+    features: list[NDArray[np.float32]] = []  # of the same unrolls
     for place, (entry, replay) in enumerate(zip(config.replay.replays, saved, strict=True)):
-        if entry.ranks and layout.feature_size:
-            features, figures = _read_replay(replay, layout, updates)
-            if len(features):
-                found[f"{entry.type} (replay {place + 1})"] = features, figures
-    if not found:
+        held = len(_saved(replay, "times_drawn", np.int64))
+        if entry.ranks and layout.feature_size and held:
+            chosen = np.unique(np.linspace(0, held - 1, min(held, MOST_UNROLLS)).astype(int))
+            rows = _rows(replay["storage"], chosen, layout)
+            replays[f"{entry.type} (replay {place + 1})"] = _figures(replay, rows, chosen, layout, updates)
+            features.append(layout.array(rows, "features").astype(np.float32).mean(axis=1))
+    if not replays:
         raise PageError("There is no map: the saved replays hold no unrolls with features.")
-    points, explained = principal_components(np.concatenate([features for features, _ in found.values()]))
-    rest = iter(points.tolist())
-    for _, figures in found.values():
-        for unroll in figures:
-            unroll["x"], unroll["y"] = next(rest)
-    return ReplayMap(updates, explained, {label: figures for label, (_, figures) in found.items()})
+    points, explained = principal_components(np.concatenate(features))
+    ends = np.cumsum([len(each) for each in features])[:-1]
+    for columns, part in zip(replays.values(), np.split(points, ends), strict=True):
+        columns["x"], columns["y"] = part.T.tolist()
+    return ReplayMap(updates, explained, replays)
+
+
+def _figures(
+    replay: Mapping[str, Any], rows: Rows, chosen: NDArray[np.int64], layout: UnrollLayout, updates: int
+) -> Columns:
+    """What is known of the chosen unrolls of a replay, whose rows these are."""
+    distances = _saved(replay, "distances", np.float64)[chosen]
+    return {
+        "age in updates": (updates - layout.array(rows, "weight_version").reshape(-1)).tolist(),
+        # It is 0 for an unroll that was never ranked.
+        "distance": [value if value and np.isfinite(value) else None for value in distances.tolist()],
+        "sum of rewards": layout.array(rows, "rewards").sum(axis=1).tolist(),
+        "times drawn": _saved(replay, "times_drawn", np.int64)[chosen].tolist(),
+    }
+
+
+def _saved(replay: Mapping[str, Any], name: str, dtype: type[np.generic]) -> NDArray[Any]:
+    """Numbers that are saved as bytes."""
+    numbers: NDArray[Any] = replay[name].numpy().copy().view(dtype)
+    return numbers
 
 
 def principal_components(features: NDArray[np.float32]) -> tuple[NDArray[np.float64], tuple[float, float]]:
@@ -87,30 +109,6 @@ def principal_components(features: NDArray[np.float32]) -> tuple[NDArray[np.floa
     shares = sizes**2 / max(float((sizes**2).sum()), 1e-12)
     first, second = [*shares[:2].tolist(), 0.0, 0.0][:2]
     return points, (first, second)
-
-
-def _read_replay(
-    replay: Mapping[str, Any], layout: UnrollLayout, updates: int
-) -> tuple[NDArray[np.float32], list[dict[str, float | None]]]:
-    """Mean features of evenly chosen unrolls, and the figures of each."""
-    times_drawn = replay["times_drawn"].numpy().copy().view(np.int64)
-    held = len(times_drawn)
-    chosen = np.unique(np.linspace(0, max(0, held - 1), min(held, MOST_UNROLLS)).astype(int))
-    distances = replay["distances"].numpy().copy().view(np.float64)  # 0 for an unroll that was never ranked
-    rows = _rows(replay["storage"], chosen, layout)
-    features = layout.array(rows, "features").astype(np.float32).mean(axis=1)
-    ages = updates - layout.array(rows, "weight_version").reshape(-1)
-    rewards = layout.array(rows, "rewards").sum(axis=1)
-    figures: list[dict[str, float | None]] = [
-        {
-            "age in updates": float(age),
-            "distance": float(distances[index]) if distances[index] and np.isfinite(distances[index]) else None,
-            "sum of rewards": float(reward),
-            "times drawn": float(times_drawn[index]),
-        }
-        for index, age, reward in zip(chosen, ages.tolist(), rewards.tolist(), strict=True)
-    ]
-    return features, figures
 
 
 def _rows(storage: Mapping[str, Any], chosen: NDArray[np.int64], layout: UnrollLayout) -> Rows:

@@ -28,7 +28,6 @@ FACTS = {"mean return": "return_mean", "best game": "return_max", "agent steps":
 LOG_LINES = 400
 MOST_VIDEOS = 24
 NUMBERS = (METRICS, EPISODES, EVALUATIONS, CONFIG, SUMMARY)
-FILE_CELL = '<q-td :props="props"><a :href="props.row.link" download>{{ props.row.file }}</a></q-td>'
 
 
 async def run_page(results: Results, name: str) -> None:
@@ -228,9 +227,7 @@ class FilesTab:
                         self._download(self._folder / name)
             heading(2, "Checkpoints")
             if checkpoints:
-                table([self._file_row(*file) for file in checkpoints], left=("file",)).add_slot(
-                    "body-cell-file", FILE_CELL
-                )
+                table([self._file_row(*file) for file in checkpoints], left=("file",))
             else:
                 ui.label("None yet.").classes("soft")
             if evaluations:
@@ -249,7 +246,7 @@ class FilesTab:
         return link_to("file", self._results.name(path))
 
     def _download(self, path: Path) -> None:
-        ui.link(path.name, self._link(path)).classes("plain").props("download")
+        ui.link(path.name, self._link(path)).classes("plain")
 
     def _file_row(self, path: Path, written: float, nbytes: int) -> dict[str, str]:
         return {

@@ -68,7 +68,7 @@ async def give_file(results: Results, request: Request) -> Response:
         return PlainTextResponse(str(error), 404)
     if not (may_download(path) and path.is_file()):
         return PlainTextResponse("Only figures, checkpoints and films of runs are given out.", 404)
-    return FileResponse(path)
+    return FileResponse(path, filename=path.name)  # to be kept, not shown
 
 
 def stand_guard(host: str, token: str | None) -> None:

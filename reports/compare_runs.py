@@ -1,6 +1,6 @@
 """Which runs belong together: groups of equal configuration, named by the options in which they differ."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from typing import Any, NamedTuple
@@ -53,6 +53,10 @@ class Configuration(NamedTuple):
 
     def has_default(self, name: str) -> bool:
         return bool(self.values[name] == self.defaults.get(name))
+
+    def words(self, options: Sequence[str], *, with_defaults: bool = True) -> str:
+        told = [name for name in options if with_defaults or not self.has_default(name)]
+        return ", ".join(_in_few_words(name, self.values[name]) for name in told)
 
 
 def group_runs(histories: Sequence[History]) -> list[Group]:
@@ -122,16 +126,17 @@ def what_differs(configurations: Sequence[Configuration]) -> list[str]:
     """
     differing = _differing(configurations)
     usual = [name for name in differing if all(each.has_default(name) for each in configurations)]
-    words = _in_words(configurations, [name for name in differing if name not in (*usual, SCHEDULE)])
+    words = [each.words([name for name in differing if name not in (*usual, SCHEDULE)]) for each in configurations]
     different = {tuple(each.values.items()) for each in configurations}
     if len({(each.env, text) for each, text in zip(configurations, words, strict=True)}) < len(different):
-        return _in_words(configurations, differing)
+        return [each.words(differing) for each in configurations]
     return words
 
 
 def what_is_unusual(configurations: Sequence[Configuration]) -> list[str]:
     """The same in short, for lists of many: without what is a default. Two configurations may have the same words."""
-    return _in_words(configurations, [n for n in _differing(configurations) if n != SCHEDULE], with_defaults=False)
+    differing = [name for name in _differing(configurations) if name != SCHEDULE]
+    return [each.words(differing, with_defaults=False) for each in configurations]
 
 
 def _differing(configurations: Sequence[Configuration]) -> list[str]:
@@ -144,21 +149,6 @@ def _differing(configurations: Sequence[Configuration]) -> list[str]:
         for name in (configurations[0].values if configurations else ())
         if any(other.values[name] != first.values[name] for first, *others in by_game.values() for other in others)
     ]
-
-
-def _in_words(
-    configurations: Sequence[Configuration], options: Sequence[str], *, with_defaults: bool = True
-) -> list[str]:
-    def words(each: Configuration) -> Iterator[str]:
-        for name in options:
-            if with_defaults or not each.has_default(name):
-                value = each.values[name]
-                if name == "replay_parameters":
-                    yield describe_replays(value) if isinstance(value, tuple) else str(value)
-                else:
-                    yield _in_few_words(name, value)
-
-    return [", ".join(words(each)) for each in configurations]
 
 
 def describe_replays(replays: Sequence[ReplaySpec]) -> str:
@@ -179,6 +169,8 @@ def describe_replays(replays: Sequence[ReplaySpec]) -> str:
 
 
 def _in_few_words(name: str, value: Any) -> str:
+    if name == "replay_parameters":
+        return describe_replays(value) if isinstance(value, tuple) else str(value)
     if isinstance(value, bool):
         return name if value else f"no {name}"
     return f"{name} {_number(value) if isinstance(value, float) else value}"

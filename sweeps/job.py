@@ -3,7 +3,6 @@
 The folder holds a log, and a run folder of main.py for each time that it was started.
 """
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -112,19 +111,3 @@ def progress(job_folder: Path, config: Config) -> tuple[int, bool]:
     except UsageError:  # main.py would refuse it
         return 0, False
     return checkpoint.agent_steps, why_complete(config, checkpoint) is not None
-
-
-def lock_file(path: Path) -> BinaryIO | None:
-    """The open file, locked for this process and for each child that inherits it. None if another process holds it.
-
-    The system releases the lock when the last process that has the file open ends, however it ends.
-    """
-    file = path.open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        return None
-    except OSError:  # some network file systems have no locks
-        pass
-    return file

@@ -66,7 +66,10 @@ class Sweep:
 
     def open(self, state: SweepState) -> None:
         """Add the runs to the state, or check that those in it are the same."""
-        self.earlier = state.add_all(self.runs)
+        state.begin(None)
+        for run in self.runs:
+            state.add(run)
+        self.earlier = state.others(self.runs)
 
     @property
     def total(self) -> int:

@@ -148,7 +148,7 @@ class Search(Sweep):
 
     def open(self, state: SweepState) -> None:
         """Continue the study of the folder, or begin one."""
-        state.set_search({key: self.definition[key] for key in ("search", "sampler", "pruner", "ends")})
+        state.begin({key: self.definition[key] for key in ("search", "sampler", "pruner", "ends")})
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._folder = state.folder
         path = state.folder / STUDY_FILE

@@ -55,31 +55,25 @@ class SweepState:
                 "would be right."
             ) from None
 
-    def add_all(self, runs: Sequence[SweepRun]) -> list[SweepRun]:
-        """Add the runs of a sweep, or check that known ones have the same flags. Returns the others of the folder."""
-        if self.search is not None:
-            raise UsageError(f"--sweep_dir={self.folder} holds a search; another --sweep_dir would be right.")
-        for run in runs:
-            self.add(run)
-        names, others = {run.name for run in runs}, []
+    def begin(self, search: Mapping[str, Any] | None) -> None:
+        """Raise a UsageError if what the folder holds is not of this search; None: of no search."""
+        wanted, before = json.loads(json.dumps(search or {})), self.search or {}
+        changed = [key for key in {**wanted, **before} if wanted.get(key) != before.get(key)]
+        if self.runs and changed:
+            raise UsageError(
+                f"--sweep_dir={self.folder} holds a sweep with another {' and '.join(changed)}; another --sweep_dir, "
+                "or what was there before, would be right."
+            )
+        self.search = wanted or None
+
+    def others(self, runs: Sequence[SweepRun]) -> list[SweepRun]:
+        """The runs of the folder besides these."""
+        names, found = {run.name for run in runs}, []
         for name, entry in self.runs.items():
             if name not in names:
                 with suppress(UsageError):  # of flags that this version does not know
-                    others.append(SweepRun(name, entry["flags"], Config.from_flags(entry["flags"])))
-        return others
-
-    def set_search(self, search: Mapping[str, Any]) -> None:
-        """Raise a UsageError if the folder holds another search, or no search."""
-        if self.search is None and self.runs:
-            raise UsageError(f"--sweep_dir={self.folder} holds no search; another --sweep_dir would be right.")
-        wanted = json.loads(json.dumps(search))
-        for key, before in (self.search or wanted).items():
-            if wanted[key] != before:
-                raise UsageError(
-                    f'--sweep_dir={self.folder} holds a search with another "{key}"; another --sweep_dir, or what was '
-                    "there before, would be right."
-                )
-        self.search = wanted
+                    found.append(SweepRun(name, entry["flags"], Config.from_flags(entry["flags"])))
+        return found
 
     def add(self, run: SweepRun) -> None:
         """Add a new run, or check that a known one has the same flags as before."""

@@ -157,6 +157,8 @@ def test_a_link_to_a_checkpoint_elsewhere_is_not_played(tmp_path: Path, chosen: 
     (tmp_path / "results" / "checkpoints" / path.name).symlink_to(path)
     with pytest.raises(InvalidCheckpointError, match=r"^There is no checkpoint to play\.$"):
         game_player(tmp_path / "results", chosen=chosen)
+    with pytest.raises(InvalidCheckpointError, match=r"^none\.pt cannot be read \(No such file or directory\)\.$"):
+        game_player(tmp_path / "results", chosen="none.pt")
     game_player(tmp_path / "results", chosen=chosen, root=tmp_path)
 
 
@@ -204,14 +206,9 @@ def test_the_process_ends_when_nobody_asks(tmp_path: Path, children: list[PageCh
 def test_what_cannot_be_played_is_said(tmp_path: Path, children: list[PageChild]) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "best.pt").write_bytes(b"x")
-    for name, sentence in (
-        ("best.pt", "best.pt is cut off, damaged, or not a checkpoint of this program."),
-        ("none.pt", "none.pt cannot be read (No such file or directory)."),
-    ):
-        children.append(playing(tmp_path, name))
-        with pytest.raises(PageError) as ended:
-            children[-1].ask(SECONDS)
-        assert str(ended.value) == sentence
+    children.append(playing(tmp_path, "best.pt"))
+    with pytest.raises(PageError, match=r"^best\.pt is cut off, damaged, or not a checkpoint of this program\.$"):
+        children[-1].ask(SECONDS)
 
 
 SILENT = Call("tests.dashboard.silent", "wait", ())

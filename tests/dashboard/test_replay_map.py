@@ -52,13 +52,13 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.mark.slow
 def test_the_map_shows_each_unroll_of_the_ranking_replays(run: Path) -> None:
     shown = map_replays(run)
-    assert {label: len(unrolls) for label, unrolls in shown.replays.items()} == {
+    assert {label: len(columns["x"]) for label, columns in shown.replays.items()} == {
         "attentive (replay 3)": 30, "elite (replay 4)": 40,
     }  # fmt: skip
     checkpoint = find_checkpoint(str(run))
     assert shown.updates == checkpoint.updates
-    unrolls = [unroll for group in shown.replays.values() for unroll in group]
-    columns: dict[str, list[Any]] = {name: [unroll[name] for unroll in unrolls] for name in unrolls[0]}
+    attentive, elite = shown.replays.values()
+    columns: dict[str, list[Any]] = {name: attentive[name] + elite[name] for name in elite}
     assert all(0 <= age <= shown.updates for age in columns["age in updates"])
     assert len(set(columns["age in updates"])) > 2
     assert max(columns["times drawn"]) > 0 and any(columns["distance"])
@@ -79,7 +79,7 @@ def test_the_replays_of_the_first_of_several_learners_have_a_map(run: Path, tmp_
     }  # fmt: skip
     write_checkpoint(tmp_path / checkpoint.path.name, {**checkpoint.content, "options": {**options, **whole}})
     shutil.copy(checkpoint.replay_path, tmp_path)
-    assert len(map_replays(tmp_path).replays["elite (replay 4)"]) == 40
+    assert len(map_replays(tmp_path).replays["elite (replay 4)"]["x"]) == 40
 
 
 @pytest.mark.slow
