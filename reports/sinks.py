@@ -65,8 +65,8 @@ def make_sinks(config: Config, folder: Path, announce: Announce) -> Sink:
             extra.append(("--tensorboard", lambda: trackers.TensorBoardSink(folder, config)))
         if options.wandb:
             extra.append(("--wandb", lambda: trackers.WandbSink(folder, config)))
-    optional = [OptionalSink(name, make, announce) for name, make in extra]
-    return SinkList(RetryingSink(files, "metrics and episodes", announce), *optional)
+    optional = [GuardedSink(name, make, announce) for name, make in extra]
+    return SinkList(GuardedSink("metrics and episodes", lambda: files, announce, OSError), *optional)
 
 
 class SinkList(Sink):
@@ -90,77 +90,50 @@ class SinkList(Sink):
                 stack.callback(sink.close)
 
 
-class OptionalSink(Sink):
-    """Wraps a sink that a run does not need: at its first failure, which is announced, it is closed."""
+class GuardedSink(Sink):
+    """Wraps a sink so that its `errors` do not end the run. Each report tries it again.
 
-    def __init__(self, name: str, make: Callable[[], Sink], announce: Announce) -> None:
+    A failure and the recovery from it are announced once each. Sinks of files keep what they could not write, some
+    megabytes a day at most, and write it then.
+    """
+
+    def __init__(
+        self, name: str, make: Callable[[], Sink], announce: Announce, errors: type[Exception] = Exception
+    ) -> None:
         self._name = name
         self._announce = announce
+        self._errors = errors
         self._sink = Sink()
+        self._failed = False
         with self._guarded():
             self._sink = make()
+        self._failed = False  # a sink that could not be made does not recover
 
     def write(self, report: Report) -> None:
         with self._guarded():
             self._sink.write(report)
+            if self._failed:
+                self._failed = False
+                self._announce(f"{self._name} can be written again")
+
+    def episode(self, row: Episode) -> None:
+        with self._guarded():
+            self._sink.episode(row)
 
     def close(self) -> None:
-        sink, self._sink = self._sink, Sink()
+        self._failed = False  # what cannot be written now is lost, so it is announced again
         with self._guarded():
-            sink.close()
+            self._sink.close()
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # third-party packages raise all kinds of errors, and none may end a run
-            with suppress(Exception):  # its processes and threads must not outlive it; what it says now is no news
-                self._sink.close()
-            self._sink = Sink()
-            reason = str(error).strip().splitlines()
-            self._announce(
-                f"{self._name} gets no more reports ({type(error).__name__}{': ' + reason[0] if reason else ''}); "
-                "training continues"
-            )
-
-
-class RetryingSink(Sink):
-    """Wraps a sink that writes files, so that a full disk does not end the run.
-
-    The wrapped sink keeps what it could not write (some megabytes a day at most) and tries again at the next report.
-    The first failure and the recovery are announced once each.
-    """
-
-    def __init__(self, sink: Sink, what: str, announce: Announce) -> None:
-        self._sink = sink
-        self._what = what  # a name in the plural, for messages
-        self._announce = announce
-        self._outage = False
-
-    def write(self, report: Report) -> None:
-        with self._announced("they are kept in memory, and training continues"):
-            self._sink.write(report)
-            if self._outage:  # everything kept is written now
-                self._outage = False
-                self._announce(f"{self._what} can be written again; nothing is missing")
-
-    def episode(self, row: Episode) -> None:
-        with self._announced("they are kept in memory, and training continues"):
-            self._sink.episode(row)
-
-    def close(self) -> None:
-        self._outage = False  # what cannot be written now is lost, so it is announced again
-        with self._announced("the newest ones are lost"):
-            self._sink.close()
-
-    @contextmanager
-    def _announced(self, consequence: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if not self._outage:
-                self._outage = True
-                self._announce(f"{self._what} cannot be written ({error.strerror}); {consequence}")
+        except self._errors as error:
+            if not self._failed:
+                self._failed = True
+                said = str(getattr(error, "strerror", None) or error).strip().splitlines() or [type(error).__name__]
+                self._announce(f"{self._name} cannot be written ({said[0]}); training continues")
 
 
 class CurvesSink(Sink):

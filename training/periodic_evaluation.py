@@ -13,7 +13,7 @@ from evaluation.players import PlayerPool, PlayerProcess, as_trained, player_of
 from evaluation.score_statistics import score_figures
 from processes.pool import ChildPool, WorkersFailedError
 from reports.number_format import number
-from reports.sinks import RetryingSink
+from reports.sinks import GuardedSink
 from run_files.checkpoint import BEST_EVAL, checkpoint_name, link
 from run_files.metrics import EVALUATIONS, JsonLinesSink
 from run_files.run_folder import VIDEOS
@@ -54,7 +54,8 @@ class PeriodicEvaluation:
     def __init__(self, run: Run, saver: CheckpointSaver) -> None:
         self._run = run
         self._saver = saver
-        self._sink = RetryingSink(JsonLinesSink(run.folder / EVALUATIONS), "evaluations", run.announce)
+        evaluations = JsonLinesSink(run.folder / EVALUATIONS)
+        self._sink = GuardedSink("evaluations", lambda: evaluations, run.announce, OSError)
         self._periods = run.progress.evaluated_steps // run.config.test.eval_period
         self._games: _GamesUnderWay | None = None
 

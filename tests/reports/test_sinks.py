@@ -21,7 +21,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 
 from option_flags import Config, ReportOptions
 from options.rules import UsageError
-from reports.sinks import OptionalSink, SinkList, check_sinks, make_sinks
+from reports.sinks import GuardedSink, SinkList, check_sinks, make_sinks
 from reports.trackers import PrometheusSink, gif_of, tag_of
 from run_files.metrics import Episode, Report
 from tests.ports import free_ports
@@ -105,16 +105,19 @@ class Failing(SinkList):
         raise RuntimeError("still no connection")
 
 
-def test_a_sink_that_fails_is_announced_once_and_not_used_again() -> None:
+def test_a_sink_that_fails_is_announced_once_and_tried_again() -> None:
     messages: list[str] = []
     failing = Failing()
-    sink = OptionalSink("--name", lambda: failing, messages.append)
+    sink = GuardedSink("--name", lambda: failing, messages.append)
     for _ in range(3):
         sink.write({})
         sink.episode(EPISODE)
     sink.close()
-    assert (failing.calls, failing.closed) == (1, 1)
-    assert messages == ["--name gets no more reports (RuntimeError: no); training continues"]
+    assert (failing.calls, failing.closed) == (3, 1)
+    assert messages == [
+        "--name cannot be written (no); training continues",
+        "--name cannot be written (still no connection); training continues",
+    ]
 
 
 def test_a_sink_that_cannot_be_made_is_announced_too() -> None:
@@ -122,10 +125,10 @@ def test_a_sink_that_cannot_be_made_is_announced_too() -> None:
         raise ValueError
 
     messages: list[str] = []
-    sink = OptionalSink("--name", make, messages.append)
+    sink = GuardedSink("--name", make, messages.append)
     sink.write({})
     sink.close()
-    assert messages == ["--name gets no more reports (ValueError); training continues"]
+    assert messages == ["--name cannot be written (ValueError); training continues"]
 
 
 # --- Prometheus -------------------------------------------------------------------------------------------------------

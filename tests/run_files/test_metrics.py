@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.sinks import RetryingSink, SinkList
+from reports.sinks import GuardedSink, SinkList
 from run_files.metrics import (
     TAIL_BYTES,
     Episode,
@@ -237,10 +237,10 @@ def test_an_empty_sink_list_does_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 # --- A full disk ------------------------------------------------------------------------------------------------------
 
 
-def make_retrying_sink(folder: Path) -> tuple[RetryingSink, list[str]]:
+def make_retrying_sink(folder: Path) -> tuple[GuardedSink, list[str]]:
     announced: list[str] = []
     files = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv", Clock()))
-    return RetryingSink(files, "metrics and episodes", announced.append), announced
+    return GuardedSink("metrics and episodes", lambda: files, announced.append, OSError), announced
 
 
 @pytest.mark.parametrize("room", [0, 7, 40])
@@ -268,7 +268,8 @@ def test_full_disk_is_announced_once_and_nothing_is_missing_afterwards(tmp_path:
 
 def test_episodes_alone_notice_a_full_disk_too(tmp_path: Path) -> None:
     clock, announced = Clock(), list[str]()
-    sink = RetryingSink(EpisodesCsvSink(tmp_path / "episodes.csv", clock), "episodes", announced.append)
+    file = EpisodesCsvSink(tmp_path / "episodes.csv", clock)
+    sink = GuardedSink("episodes", lambda: file, announced.append, OSError)
     with files_limited_to(len(HEADER) + 3):
         for step in range(3):
             clock.now += 2
@@ -286,7 +287,7 @@ def test_lines_lost_on_a_full_disk_at_the_end_are_announced(tmp_path: Path) -> N
     with files_limited_to(20):
         sink.write({"update": 1})
         sink.close()
-    assert announced[-1].endswith("the newest ones are lost")
+    assert announced[-1].startswith("metrics and episodes cannot be written")
     assert len(announced) == 2
     assert (tmp_path / "metrics.jsonl").read_text() == '{"update": 0}\n'
 
