@@ -12,9 +12,10 @@ import numpy as np
 from nicegui import ui
 
 from dashboard.charts import ChartOptions, Frame, Line, line_chart
-from dashboard.children import Call, LivePicture, PageChild
+from dashboard.children import LivePicture, PageChild
 from dashboard.page_parts import fact
 from dashboard.results import PageError, Results
+from processes.child import Call
 from reports.number_format import NOTHING_YET, count, on_page
 from reports.panels import MEAN, XAxis
 from run_files.run_folder import CHECKPOINTS

@@ -8,9 +8,10 @@ import numpy as np
 from nicegui import ui
 
 from dashboard.charts import ChartOptions, Frame, Line, line_chart, scatter_chart
-from dashboard.children import Call, PageChild, ReplayMap
+from dashboard.children import PageChild, ReplayMap
 from dashboard.page_parts import ChartCard, heading, notices, show_notices
 from dashboard.results import PageError, Results
+from processes.child import Call
 from reports.panels import GAMES, MEAN, TESTED, X_AXES, Panel, replay_panels, time_axis
 from run_files.run_folder import CHECKPOINTS
 from run_files.run_history import Curve, History

@@ -1,13 +1,10 @@
 """The child processes of all pages, and what they answer. Nothing here needs torch, which only they load."""
 
 import threading
-from dataclasses import dataclass
-from importlib import import_module
-from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, TypeAlias
 
 from dashboard.results import PageError
-from processes.child import start_child
+from processes.child import Call, start_child
 from processes.messages import ChildError, Kind, receive
 from processes.printed import reason
 
@@ -43,18 +40,6 @@ class ReplayMap(NamedTuple):
     updates: int  # of the checkpoint that belongs to the saved replays
     explained: tuple[float, float]  # fractions of the variance that the components explain
     replays: dict[str, Columns]  # by a label for the replay, the figures of its unrolls
-
-
-@dataclass(frozen=True)
-class Call:
-    """Calls a function with a connection. Its module is loaded in the child alone: torch takes seconds and memory."""
-
-    module: str
-    function: str
-    arguments: tuple[Any, ...]
-
-    def run(self, connection: Connection) -> None:
-        getattr(import_module(self.module), self.function)(connection, *self.arguments)
 
 
 class PageChild:

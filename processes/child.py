@@ -13,6 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -40,6 +42,18 @@ class Work(Protocol):
     """What a child does. It is pickled for it; a pipe in it belongs to the child from then on."""
 
     def run(self, connection: Connection) -> None: ...
+
+
+@dataclass(frozen=True)
+class Call:
+    """Calls a function with a connection. Its module is loaded in the child alone: torch takes seconds and memory."""
+
+    module: str
+    function: str
+    arguments: tuple[Any, ...]
+
+    def run(self, connection: Connection) -> None:
+        getattr(import_module(self.module), self.function)(connection, *self.arguments)
 
 
 class Process(Protocol):

@@ -1,10 +1,9 @@
 """curves.png: all curves of one run on one page. The process of `reports/sinks.py` redraws it during the run."""
 
 import math
-import select
-import sys
 import time
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import cast
 
@@ -36,14 +35,14 @@ LOOK_SECONDS = 1.0  # between two looks for new reports
 PAUSE = 30  # drawing times; so drawing takes a thirtieth of a core at most
 
 
-def redraw(folder: Path, end: int) -> None:
-    """Draw a run whenever it has new reports, until the file descriptor `end` is closed, and then a last time."""
+def redraw(connection: Connection, folder: Path) -> None:
+    """Draw a run whenever it has new reports, until the connection is closed, and then a last time."""
     run = RunReader(folder)
     drawn = 0
     wait = 0.0
     ended = False
     while not ended:
-        ended = bool(select.select([end], [], [], wait)[0])
+        ended = connection.poll(wait)
         wait = LOOK_SECONDS
         files = [folder / name for name in (METRICS, EVALUATIONS)]
         written = sum(file.stat().st_size for file in files if file.exists())
@@ -224,7 +223,3 @@ def _facts(history: History) -> list[str]:
         facts += [f"{short_count(last.get(name, 0.0))} {word}" for name, word in COUNTED.items()]
         facts.append(duration(last.get("seconds", 0.0)))
     return [*facts, history.folder.name, *([f"tags {options['tags']}"] if options["tags"] else [])]
-
-
-if __name__ == "__main__":
-    redraw(Path(sys.argv[1]), sys.stdin.fileno())

@@ -15,12 +15,13 @@ import torch
 from agents.acting import Actor
 from agents.network import ActorCritic
 from agents.spaces import described_spaces, make_unroll_layout
-from dashboard.children import MOST_AT_ONCE, Call, PageChild
+from dashboard.children import MOST_AT_ONCE, PageChild
 from dashboard.live_game import GamePlayer
 from dashboard.results import PageError
 from evaluation.parallel_games import GameResult, GameSeries, ParallelGames, evaluation_options
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
+from processes.child import Call
 from run_files.checkpoint import InvalidCheckpointError, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.dashboard.some_runs import write_policy

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from contextlib import suppress
+from multiprocessing import Pipe
 from pathlib import Path
 
 import psutil
@@ -24,7 +25,7 @@ def _long_wait_for_the_last_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def drawers() -> list[psutil.Process]:
     living = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
-    return [p for p in living if "reports.run_curves" in p.cmdline()]
+    return [p for p in living if p.cmdline()[-1:] == ["curves"]]
 
 
 def the_drawer() -> psutil.Process:
@@ -48,7 +49,7 @@ def test_the_process_draws_a_last_time_and_leaves_nothing_behind(tmp_path: Path)
     sink.write({})
     drawer = the_drawer()
     assert drawer.nice() == 19
-    assert os.getsid(drawer.pid) != os.getsid(0), "CTRL+C does not reach it"
+    assert os.getpgid(drawer.pid) != os.getpgid(0), "CTRL+C does not reach it"
     hurry(drawer)
     sink.close()
     assert (tmp_path / "run" / "curves.png").read_bytes().startswith(PNG)
@@ -86,17 +87,17 @@ def test_a_run_is_redrawn_when_it_has_new_reports_or_evaluations(
     monkeypatch.setattr(run_curves, "PAUSE", 0)
     monkeypatch.setattr(run_curves, "write_atomically", lambda path, content: drawn.release())
     folder = write_run(tmp_path / "run", range(1000, 1000))
-    end, learner = os.pipe()
-    thread = threading.Thread(target=run_curves.redraw, args=(folder, end))
+    end, learner = Pipe()
+    thread = threading.Thread(target=run_curves.redraw, args=(end, folder))
     thread.start()
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         with (folder / name).open("a") as file:
             file.write('{"agent_steps": 1000}\n')
         assert drawn.acquire()
     assert not drawn.acquire(timeout=0.05), "nothing is new"
-    os.close(learner)
+    learner.close()
     thread.join()
-    os.close(end)
+    end.close()
     assert not drawn.acquire(blocking=False), "nor at the end"
 
 
@@ -105,7 +106,7 @@ def test_a_full_disk_keeps_the_older_drawing(tmp_path: Path, monkeypatch: pytest
         raise OSError("no space left")
 
     monkeypatch.setattr(run_curves, "write_atomically", full)
-    end, learner = os.pipe()
-    os.close(learner)
-    run_curves.redraw(write_run(tmp_path / "run"), end)
-    os.close(end)
+    end, learner = Pipe()
+    learner.close()
+    run_curves.redraw(end, write_run(tmp_path / "run"))
+    end.close()
