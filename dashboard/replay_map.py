@@ -65,8 +65,8 @@ def _mapped(saved: list[Mapping[str, Any]], config: Config, layout: UnrollLayout
     replays: dict[str, Columns] = {}
     features: list[NDArray[np.float32]] = []  # of the same unrolls
     for place, (entry, replay) in enumerate(zip(config.replay.replays, saved, strict=True)):
-        held = len(_saved(replay, "times_drawn", np.int64))
-        if entry.ranks and layout.feature_size and held:
+        held = len(_saved(replay, "times_drawn", np.int64)) if entry.ranks and layout.feature_size else 0
+        if held:
             chosen = np.unique(np.linspace(0, held - 1, min(held, MOST_UNROLLS)).astype(int))
             rows = _rows(replay["storage"], chosen, layout)
             replays[f"{entry.type} (replay {place + 1})"] = _figures(replay, rows, chosen, layout, updates)

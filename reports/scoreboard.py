@@ -5,6 +5,7 @@ from typing import Any
 
 from reports.number_format import number, percent, table_lines
 from reports.run_display import Cards, Status
+from run_files.metrics import Report
 
 CARDS: Cards = {
     "games": (("ended", "{games}", "of {max_games}"), ("processes", "{worker_count}", "")),
@@ -28,7 +29,7 @@ LINE = {
 def status_of_test(games: int, processes: int, seconds: float, returns: Sequence[float], agent_steps: int) -> Status:
     """The state of a test of so many games; `returns` and `agent_steps` are those of finished games."""
     ended = len(returns)
-    figures = {
+    figures: Report = {
         "games": ended,
         "max_games": games,
         "worker_count": processes,

@@ -17,7 +17,6 @@ from run_files.metrics import EPISODES, METRICS, Episode, EpisodesCsvSink, JsonL
 from run_files.run_folder import remove_abandoned
 
 LAST_DRAWING_SECONDS = 10.0  # longest wait for the last drawing at the end of a run: a busy machine is slow
-
 LOWEST_PRIORITY = 19
 
 Announce = Callable[[str], None]

@@ -37,14 +37,14 @@ class GamesByLife(ParallelGames):
     def _step_game(self, e: int, running: Any, action: Any, value: float) -> GameResult | None:
         environment = self._environments[e]
         observation, reward, terminated, truncated, _ = environment.step(action)
-        self._inputs.show(e, as_observation(observation), starts=False)
+        self.inputs.show(e, as_observation(observation), starts=False)
         self._previous_actions[e] = action
         self._previous_rewards[e] = reward
         if not (terminated or truncated):
             return None
         observation, _ = environment.reset()  # after a lost life: the game goes on with no-op and FIRE
         finished = environment.get_wrapper_attr("take_finished_games")()
-        self._inputs.show(e, as_observation(observation), starts=True)
+        self.inputs.show(e, as_observation(observation), starts=True)
         self._state.restart(e)
         if not finished:
             return None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.number_format import VALUE_WIDTH, count, duration, markdown_table, number, percent, table_lines
+from reports.number_format import VALUE_WIDTH, count, duration, formatted, markdown_table, number, percent, table_lines
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,13 @@ def test_duration(seconds: float | None, text: str) -> None:
 )
 def test_number(value: float | None, text: str) -> None:
     assert number(value) == text
+
+
+def test_figures_have_the_form_that_their_name_asks_for() -> None:
+    figures = {"agent_steps": 4_130_000, "max_steps": 76_923, "seconds_left": 65, "idle_share": 0.0049, "entropy": 1.2}
+    shown = [formatted(name, value) for name, value in figures.items()]
+    assert shown == ["4.13M", "76.9k", "1m05s", "0.5%", "1.20"]
+    assert formatted("cpu_workers", 187.4) == "187%" and formatted("cpu_workers", None) == "—"
 
 
 def test_a_number_that_is_rounded_to_zero_has_no_minus() -> None:

@@ -244,6 +244,14 @@ def test_runs_are_chosen_by_parts_of_their_names(tmp_path: Path, capsys: pytest.
         assert [int(line.split()[1]) for line in printed.splitlines()] == [folders_drawn, archived]
 
 
+@pytest.mark.usefixtures("pages")
+def test_a_sweep_is_drawn_as_all_of_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path / "sweep" / f"run_seed{seed}" / "Game_1", seed=seed)
+    plot.main([str(tmp_path / "sweep"), f"--output={tmp_path / 'curves.png'}"])
+    assert "2 runs of 1 configuration" in capsys.readouterr().out
+
+
 def test_a_configuration_looks_the_same_in_all_games(tmp_path: Path, pages: list[Figure]) -> None:
     """Also if its number of seeds differs between them."""
     seeds = {"PongNoFrameskip-v4": {1e-3: 2, 2e-3: 1}, "BreakoutNoFrameskip-v4": {1e-3: 3, 2e-3: 1}}
