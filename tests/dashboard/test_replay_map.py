@@ -17,8 +17,8 @@ from tests.training.catch_runs import catch_run
 REPLAYS = (
     '[{"type": "queue", "capacity": 3, "sample_ratio": 0.5},'
     ' {"type": "standard", "capacity": 20, "sample_ratio": 0.125},'
-    ' {"type": "attentive", "capacity": 30, "sample_ratio": 0.125, "lambda_batch_multiplier": 3},'
-    ' {"type": "elite", "capacity": 40, "sample_ratio": 0.25, "lambda_batch_multiplier": 3,'
+    ' {"type": "attentive", "capacity": 15, "sample_ratio": 0.125, "lambda_batch_multiplier": 3},'
+    ' {"type": "elite", "capacity": 20, "sample_ratio": 0.25, "lambda_batch_multiplier": 3,'
     ' "alfa_annealing_factor": 1000.0}]'
 )
 
@@ -43,7 +43,7 @@ def test_the_components_are_the_directions_of_the_largest_variance() -> None:
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoints of a run that saved its replays."""
     folder = catch_run(
-        tmp_path_factory.mktemp("results"), replay_parameters=REPLAYS, environment_max_steps=3000, save_replay=True,
+        tmp_path_factory.mktemp("results"), replay_parameters=REPLAYS, environment_max_steps=1500, save_replay=True,
         frame_scale_resolution="36,36", **request.param,
     )  # fmt: skip
     return folder / CHECKPOINTS
@@ -53,7 +53,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_the_map_shows_each_unroll_of_the_ranking_replays(run: Path) -> None:
     shown = map_replays(run)
     assert {label: len(columns["x"]) for label, columns in shown.replays.items()} == {
-        "attentive (replay 3)": 30, "elite (replay 4)": 40,
+        "attentive (replay 3)": 15, "elite (replay 4)": 20,
     }  # fmt: skip
     checkpoint = find_checkpoint(str(run))
     assert shown.updates == checkpoint.updates
@@ -79,7 +79,7 @@ def test_the_replays_of_the_first_of_several_learners_have_a_map(run: Path, tmp_
     }  # fmt: skip
     write_checkpoint(tmp_path / checkpoint.path.name, {**checkpoint.content, "options": {**options, **whole}})
     shutil.copy(checkpoint.replay_path, tmp_path)
-    assert len(map_replays(tmp_path).replays["elite (replay 4)"]["x"]) == 40
+    assert len(map_replays(tmp_path).replays["elite (replay 4)"]["x"]) == 20
 
 
 @pytest.mark.slow
