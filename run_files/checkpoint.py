@@ -5,7 +5,7 @@ import pickle
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -157,7 +157,16 @@ def find_checkpoint(url: str) -> Checkpoint:
     try:
         return read_checkpoint(place)
     except InvalidCheckpointError as error:
-        raise UsageError(f"--load_model_url: {place} {error}.") from None
+        raise UsageError(f"--load_model_url: {place} {error}{_intact_beside(place)}.") from None
+
+
+def _intact_beside(path: Path) -> str:
+    """The end of a sentence: the newest checkpoint beside a damaged one that can be used."""
+    for other in newest_first(path.parent):
+        with suppress(InvalidCheckpointError):
+            read_checkpoint(other)
+            return f"; --load_model_url={other}, beside it, would be right"
+    return ""
 
 
 @contextmanager

@@ -142,6 +142,17 @@ def test_a_checkpoint_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
         assert sentence(tmp_path) == f"--load_model_url: {newest} {DAMAGED}."
 
 
+def test_the_newest_usable_checkpoint_beside_a_damaged_one_is_named(tmp_path: Path) -> None:
+    older = write(tmp_path)
+    newest = older.with_name(checkpoint_name(10**6))
+    for damaged in (newest, newest.with_name(checkpoint_name(10**6 - 1))):
+        damaged.write_bytes(older.read_bytes()[:-1])
+    assert (
+        sentence(tmp_path)
+        == f"--load_model_url: {newest} {DAMAGED}; --load_model_url={older}, beside it, would be right."
+    )
+
+
 @pytest.mark.slow
 def test_a_checkpoint_with_a_damaged_byte_is_refused_or_reads_the_same(tmp_path: Path) -> None:
     """torch.load alone would accept wrong weights."""
