@@ -12,7 +12,7 @@ from option_flags import Config, merged
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from tests.catch import make_catch
 from tests.learners.groups import run_group
-from tests.training.catch_runs import CATCH, MIXED, catch_run, reports
+from tests.training.catch_runs import CATCH, MIXED, reports
 from tests.training.resumed_runs import assert_same_run
 from training.train import train
 
@@ -25,7 +25,6 @@ TWO: dict[str, Any] = {
 }
 
 REPRODUCIBLE: dict[str, Any] = {"reproducible": True, "learner_threads": 1}
-LONGER: dict[str, Any] = {"environment_max_steps": 1600}
 
 
 def train_one(group: LearnerGroup, flags: dict[str, Any], parent: Path | None = None) -> Path:
@@ -91,15 +90,13 @@ def test_learners_with_unequal_queues_end_in_good_order(tmp_path: Path, half: Pa
     assert (own.agent_steps, own.updates) == (summary["agent_steps"], summary["updates"])
 
 
-@pytest.mark.parametrize("after", [1, 2])
-def test_a_run_goes_on_with_another_number_of_learners(tmp_path: Path, half: Path, after: int) -> None:
-    if after == 1:
-        first = half
-        (second,) = run_group(train_one, {"learners": 1, "results_dir": str(tmp_path)} | LONGER, first, size=1)
-    else:
-        first = catch_run(tmp_path, environment_max_steps=400, save_replay=True)
-        second = run_two(tmp_path, first, learners=2, worker_count=2, **LONGER)
-    saved = find_checkpoint(str(second))
-    assert saved.agent_steps == LONGER["environment_max_steps"]
-    assert saved.updates > find_checkpoint(str(first)).updates
-    assert "the replays start empty: the saved ones are of another" in (second / "messages.txt").read_text()
+def test_a_run_goes_on_with_another_number_of_learners(tmp_path: Path, half: Path) -> None:
+    own = {"learners": 1, "results_dir": str(tmp_path), "environment_max_steps": 1600}
+    (with_one,) = run_group(train_one, own, half, size=1)
+    with_two = run_two(tmp_path, with_one, learners=2, environment_max_steps=2000)
+    before = find_checkpoint(str(half))
+    for folder, steps in ((with_one, 1600), (with_two, 2000)):
+        saved = find_checkpoint(str(folder))
+        assert saved.agent_steps == steps and saved.updates > before.updates
+        assert "the replays start empty: the saved ones are of another" in (folder / "messages.txt").read_text()
+        before = saved
