@@ -200,6 +200,8 @@ def _without_stray_words(words: Sequence[str], options: Mapping[str, Field[Any]]
         right = "the JSON of --replay_parameters needs single quotes."
     elif word.lower() in SWITCH_VALUES:
         right = f"a switch is written --name, --noname or --name={word}."
+    elif choosing := [name for name, item in options.items() if word in item.metadata["rule"].choices]:
+        right = f"did you mean --{choosing[0]}={word}?"
     raise UsageError(f"{shown(word)} belongs to no flag; {right}")
 
 

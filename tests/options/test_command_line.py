@@ -170,6 +170,11 @@ def test_words_that_belong_to_no_flag_are_refused(words: list[str], shown: str) 
     )
 
 
+def test_a_choice_without_its_flag_is_answered_with_the_flag() -> None:
+    assert sentence_of("train") == '"train" belongs to no flag; did you mean --op_mode=train?'
+    assert sentence_of("--seed=1", "adam") == '"adam" belongs to no flag; did you mean --optimizer=adam?'
+
+
 def test_names_of_other_platforms_work() -> None:
     words = ["--learning_rate=1e-4", "--total-timesteps=1e6", "--num_workers", "3", "--track", "--unroll_length=5"]
     expected = {
