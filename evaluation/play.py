@@ -42,7 +42,7 @@ def play(config: Config, make_environment: MakeWatchedEnvironment) -> None:
     config, options = settle_seed(config), evaluation_options(config.environment)
 
     def watch(screen: NDArray[np.uint8], score: float) -> None:
-        window.picture = scene.draw(screen, {"score": score_text(score)})
+        window.picture = scene.draw(screen, {"score": score_text(score), "keys": keys})
         window.show(window.picture, shown.frames_per_second)
 
     environment = make_environment(options, 0, watch)
@@ -55,7 +55,7 @@ def play(config: Config, make_environment: MakeWatchedEnvironment) -> None:
     except Exception as error:  # as in `show_in_window`
         raise UsageError(f"--op_mode=play needs a display, and a Python with tkinter ({error}).") from None
     with closing(window), closing(environment), StopSignals() as stop:
-        folder, choose = folder_for_games(config), keyboard(environment, window)
+        folder, (choose, keys) = folder_for_games(config), keyboard(environment, window)
         take_finished_games = environment.get_wrapper_attr("take_finished_games")
         for number in itertools.count():
             seed, actions, over = game_streams((config.seed,), number)[0], [], False
@@ -76,8 +76,8 @@ def play(config: Config, make_environment: MakeWatchedEnvironment) -> None:
                 return
 
 
-def keyboard(environment: gymnasium.Env[Any, Any], window: KeyWindow) -> Callable[[], int | None]:
-    """What chooses the next action: by the arrow keys and space, if the actions are positions of a joystick.
+def keyboard(environment: gymnasium.Env[Any, Any], window: KeyWindow) -> tuple[Callable[[], int | None], str]:
+    """What chooses the next action, and the names of its keys: arrows and space for positions of a joystick.
 
     Otherwise the keys 0 to 9 are the first ten actions, and without a newly pressed key there is none.
     """
@@ -93,4 +93,7 @@ def keyboard(environment: gymnasium.Env[Any, Any], window: KeyWindow) -> Callabl
         window.held.difference_update(pressed)
         return int(pressed[0]) if pressed else None
 
-    return by_joystick if names else by_number
+    if not names:
+        return by_number, f"0 to {min(count, 10) - 1}"
+    used = set().union(*positions)
+    return by_joystick, " ".join(key for key, movement in MOVEMENTS.items() if movement in used)
