@@ -34,7 +34,7 @@ GAP = 8  # pixels between the halves
 
 
 class Part(NamedTuple):
-    """Some seconds of a game: every few pictures of it, and the points since its beginning at each of them."""
+    """Some seconds of a game: every few pictures of it, and the score at each of them."""
 
     pictures: list[Picture]
     points: list[float]
@@ -122,7 +122,7 @@ def show_best_part(config: Config, result: GameResult, begin: int | None = None)
     for frame, picture in enumerate(Replay(game).pictures()):
         if frame in wanted:
             part.pictures.append(picture.copy())
-            part.points.append(scores[frame] - scores[begin])
+            part.points.append(scores[frame])
     return part, begin
 
 
