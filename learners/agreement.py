@@ -195,7 +195,14 @@ class GroupAgreement(Agreement):
         self._waited += time.monotonic() - begun
 
     def _exchange_news(self) -> None:
-        news: list[News] = self._group.of_all(self._own_news())
+        *counts, games = self._own_news()
+        told = self._group.numbers_of_all([*counts, len(games)])
+        # Objects take three times as long as numbers, and in many updates no game has ended.
+        all_games = self._group.of_all(games) if any(own[-1] for own in told) else [()] * len(told)
+        news = [
+            News(updates, bool(goal_reached), bool(report), save, steps, frames, ended)
+            for (updates, goal_reached, report, save, steps, frames, _), ended in zip(told, all_games, strict=True)
+        ]
         updates = {each.updates for each in news}
         if len(updates) > 1:
             raise LearnerLostError(f"the learners have made {', '.join(map(str, sorted(updates)))} updates")

@@ -107,6 +107,13 @@ class LearnerGroup(OneLearner):
         dist.all_gather_object(values, value)
         return values
 
+    def numbers_of_all(self, numbers: Sequence[int]) -> list[list[int]]:
+        """As many whole numbers of each learner, in their order."""
+        own = torch.tensor(numbers, dtype=torch.int64)
+        parts = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(parts, own)
+        return [part.tolist() for part in parts]
+
     def send(self, message: torch.Tensor) -> "Exchange":
         """Begin to exchange `message [K]` with all learners, each of which sends as many numbers."""
         return Exchange(message, self.size, self.timeout)

@@ -26,6 +26,9 @@ class ThreadGroup:
             time.sleep(0.001)
         return found
 
+    def numbers_of_all(self, numbers: list[int]) -> Any:
+        return self.of_all(numbers)
+
     def from_first(self, value: Any) -> Any:
         return self.of_all(value)[0]
 
