@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
             print(first_line(given, config), flush=True)  # at once: what is imported next takes seconds
     # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
     # processes, which import this file too, need less memory.
-    from agents.spaces import suited_settings
+    from agents.spaces import settle_fps, suited_settings
     from evaluation.play import play
     from evaluation.score_checkpoint import score_checkpoint
     from learners.group import connect
@@ -82,7 +82,7 @@ def run(arguments: Sequence[str]) -> int:
     spec = check_environment(config.environment, films=config.test.render or mode == "play")
     if mode == "test":
         assert parent is not None  # a test without --load_model_url is refused by Config
-        score_checkpoint(config, make_environment, parent)
+        score_checkpoint(settle_fps(config, spec), make_environment, parent)
         return 0
     if mode == "play":
         play(config, make_environment)
@@ -90,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
     notes: list[str] = []
     if parent is None or config.run.load_weights_only:
         config, notes = settle_settings(config, flags, STANDARD if spec is None else suited_settings(spec))
-    config = settle_learners(config, rank)
+    config = settle_learners(settle_fps(config, spec), rank)
     if rank is None and config.learners.learners > 1:
         return launch_learners(config, given)
     end_with_launcher()

@@ -10,7 +10,7 @@ from options.presets import CONTINUOUS, NUMBERS, SMALL_PICTURES, STANDARD
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
 from wrappers.any_environment.faults import EnvironmentFaultError
-from wrappers.environment import EnvironmentSpec, MakeEnvironment, environment_spec
+from wrappers.environment import USUAL_RATE, EnvironmentSpec, MakeEnvironment, environment_spec
 
 
 def make_unroll_layout(config: Config, make_environment: MakeEnvironment) -> UnrollLayout:
@@ -31,11 +31,11 @@ def read_spec(config: Config, make_environment: MakeEnvironment) -> EnvironmentS
     return spec
 
 
-def settle_fps(config: Config, make_environment: MakeEnvironment) -> Config:
-    """In real time with --fps=0: the configuration with the frame rate of its environment."""
+def settle_fps(config: Config, spec: EnvironmentSpec | None) -> Config:
+    """In real time with --fps=0: the configuration with the frame rate of its environment; None is an Atari game."""
     if not config.environment.in_real_time or config.realtime.fps:
         return config
-    return config.replace_flags(fps=read_spec(config, make_environment).frames_per_second)
+    return config.replace_flags(fps=USUAL_RATE if spec is None else spec.frames_per_second)
 
 
 def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:

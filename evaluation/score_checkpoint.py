@@ -12,7 +12,7 @@ import torch
 
 from agents.acting import flat_weights, weight_count
 from agents.network import ActorCritic
-from agents.spaces import check_spaces, make_unroll_layout, settle_fps
+from agents.spaces import check_spaces, make_unroll_layout
 from agents.torsos.own_torso import note_on_source
 from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, game_streams, slots_for
 from evaluation.players import PlayerPool, PlayerProcess, as_trained, player_of
@@ -45,7 +45,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     Returns the path of the result file, or None if no game ended. Everything is checked before a process starts.
     """
     check_playable(config, checkpoint)
-    config = settle_fps(settle_seed(config), make_environment)
+    config = settle_seed(config)
     config = replace(config, environment=evaluation_options(config.environment))
     config, latency = with_latency_of_training(config, checkpoint)
     games = config.test.test_episode_count

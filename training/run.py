@@ -13,7 +13,7 @@ import torch
 
 from agents.learner import Learner
 from agents.network import ActorCritic
-from agents.spaces import read_spec, settle_fps, unroll_layout
+from agents.spaces import read_spec, unroll_layout
 from cluster.check import check_cluster, check_combinations
 from learners.agreement import Agreement, GroupAgreement
 from learners.group import LearnerGroup, OneLearner, agreed
@@ -101,7 +101,7 @@ def set_up_run(
     if config.cluster.cluster is not None and rank.size == 1:
         check_combinations(config)
         check_cluster(config.cluster.cluster)
-    run.config = config = agreed(settle_fps(settle_seed(config), make_environment), run.learners)
+    run.config = config = agreed(settle_seed(config), run.learners)
     torch.manual_seed(config.seed)  # that of the first learner
     use_own_cores(rank)
     run.part = part_of(config, rank)

@@ -7,6 +7,7 @@ from typing import Any
 import psutil
 import pytest
 
+from agents.spaces import read_spec, settle_fps
 from evaluation.score_checkpoint import score_checkpoint
 from option_flags import Config
 from run_files.checkpoint import find_checkpoint
@@ -96,7 +97,8 @@ def test_any_environment_is_played_by_its_own_clock(tmp_path: Path) -> None:
     flags |= {"environment_max_steps": 400, "report_period": 80, "eval_period": 0, "results_dir": str(tmp_path)}
     for name in ("frame_scale_resolution", "max_game_frames"):
         del flags[name]
-    folder = train(Config.from_flags({**flags, "max_game_frames": 15, "batch_size": 2}), make_environment)
+    config = Config.from_flags({**flags, "max_game_frames": 15, "batch_size": 2})
+    folder = train(settle_fps(config, read_spec(config, make_environment)), make_environment)
     assert json.loads((folder / "config.json").read_text())["options"]["fps"] == 30
     last: Any = read_metrics(folder / "metrics.jsonl")[-1]
     assert last["agent_steps"] == 400 and last["updates"] == 40

@@ -13,7 +13,7 @@ from options.rules import UsageError
 from tests.wrappers.hand_written import Scripted, options_of
 from wrappers.any_environment.adapter import SpreadStarts
 from wrappers.environment import Observation, environment_spec
-from wrappers.make_environment import make_environment
+from wrappers.make_environment import check_environment, make_environment
 
 LENGTH = 30  # ticks of a game
 RECORDER = f"{__name__}:Recorder-v0"
@@ -172,9 +172,9 @@ def test_with_a_real_clock_a_step_is_one_tick_and_a_decision_may_be_several() ->
 def test_the_clock_runs_as_fast_as_the_environment_says(env: str, rate: float) -> None:
     given = {"env_kwargs": '{"space": "box"}'} if env == RECORDER else {}
     config = Config.from_flags({"env": env, "interaction": "realtime", **given})
-    assert settle_fps(config, make_environment).realtime.fps == rate
+    assert settle_fps(config, check_environment(config.environment)).realtime.fps == rate
     asked = Config.from_flags({"env": env, "interaction": "realtime", "fps": 7.5, **given})
-    assert settle_fps(asked, make_environment).realtime.fps == 7.5
+    assert settle_fps(asked, check_environment(asked.environment)).realtime.fps == 7.5
 
 
 def test_action_masks_are_refused() -> None:
