@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 
-# Bytes of memory for one blob besides its content: the header of a bytes object (33), rounding and header of malloc
-# (16), an entry of the list (8, and up to an eighth more that the list reserves).
-BLOB_OVERHEAD = 64
 HIGH_COMPRESSION_LEVELS = range(1, 13)  # of lz4; 0 is its fast mode
 
 

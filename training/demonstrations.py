@@ -4,6 +4,7 @@ A recorded game is played once more, so what the agent sees and which rewards it
 """
 
 import math
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from agents.distributions import distribution_of, masked
 from agents.learner import Learner
+from agents.training_batch import stack_indices
 from evaluation.recorded_games import RecordedGame, read_games
 from options.rules import UsageError, counted
 from replay.mix import Batch
@@ -43,12 +45,11 @@ def read_demonstrations(run: Run) -> Rows:
             if (recorded := getattr(game.options, flag)) != (now := getattr(own, flag)):
                 raise UsageError(f"--demonstrations: {name} has --{flag}={recorded}, and the run --{flag}={now}.")
         played = replace(game.options, **{flag: getattr(own, flag) for flag in OF_THE_RUN})
-        environment = run.make_environment(played, 0)
-        try:
-            parts.append(unrolls_of(game, environment, run.layout, run.config.loss.gamma, own.episodic_life))
-        except ValueError as error:
-            raise UsageError(f"--demonstrations: {name} {error}.") from None
-        environment.close()
+        with closing(run.make_environment(played, 0)) as environment:
+            try:
+                parts.append(unrolls_of(game, environment, run.layout, run.config.loss.gamma, own.episodic_life))
+            except ValueError as error:
+                raise UsageError(f"--demonstrations: {name} {error}.") from None
     return np.concatenate(parts)
 
 
@@ -81,9 +82,9 @@ def unrolls_of(
     states %= len(actions)  # [n, T+1]
     first, starts = states[:, 0], np.roll(dones, 1)  # `starts`: whether a state is the first one of its episode
     if layout.has_pictures:
-        episode = np.maximum.accumulate(np.where(starts, np.arange(len(actions)), 0))
-        stack = np.maximum(first[:, None] - np.arange(layout.frame_stack - 1, 0, -1), episode[first][:, None])
-        fields["frames"][:] = frames[np.concatenate([stack, states], 1)]
+        stacks = stack_indices(torch.from_numpy(dones)[None], layout.frame_stack)[0, first].numpy()
+        older = np.maximum(stacks[:, :-1] - (layout.frame_stack - 1), 0)  # before the first frame, it is repeated
+        fields["frames"][:] = frames[np.concatenate([older, states], 1)]
     if layout.vector_length:
         fields["vectors"][:] = vectors[states]
     of_steps = {"behaviour_logits": logits.numpy(), "actions": actions, "values": values, "rewards": rewards}

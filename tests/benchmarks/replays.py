@@ -38,13 +38,16 @@ from machine.device import choose_precision
 from option_flags import Config
 from replay.mix import Batch
 from replay.row_layout import Rows
-from replay.storage import BLOB_OVERHEAD, Storage, UnrollCodec
+from replay.storage import Storage, UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import find_checkpoint
 from tests.benchmarks.recording import make_rollout, record
 from training.make_replays import make_storage
 from wrappers.atari import make_atari
 
+# Bytes of memory for one blob besides its content: the header of a bytes object (33), rounding and header of malloc
+# (16), an entry of the list (8, and up to an eighth more that the list reserves).
+BLOB_OVERHEAD = 64
 SHARE, BATCH = 4, 8
 DRAWS_A_ROUND = 50
 ENVIRONMENTS = 8
