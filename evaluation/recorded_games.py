@@ -16,6 +16,7 @@ from option_flags import Config, EnvironmentOptions
 from options.rules import Rule, UsageError, whole
 from run_files.run_folder import write_atomically
 
+MINARI = "minari:"  # begins the name of a Minari data set, in place of a folder
 SEED, RETURN = whole(0, 2**31 - 1), Rule(float, "be a number or null", math.isfinite, optional=True)
 
 
@@ -34,6 +35,10 @@ def folder_for_games(config: Config) -> Path:
         raise UsageError(f"--op_mode={config.run.op_mode} needs --demonstrations, the folder for the recorded games.")
     if config.environment.interaction != "turns":
         raise UsageError("--demonstrations records games that wait; --interaction=turns would be right.")
+    if config.replay.demonstrations.startswith(MINARI):
+        raise UsageError(
+            f"--op_mode={config.run.op_mode} records games in a folder; --demonstrations=games would be right."
+        )
     folder = Path(config.replay.demonstrations)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -270,7 +270,8 @@ class ReplayOptions(Options):
     demonstrations: str | None = option(
         None,
         PATH,
-        "Folder of recorded games: training learns from them, and tests and --op_mode=play write theirs there.",
+        "Folder of recorded games: training learns from them, and tests and --op_mode=play write theirs there. Or a "
+        "data set of Minari, minari:NAME, to train from.",
         Need("--pretrain_updates or their replay", lambda c: c.replay.pretrain_updates or c.replay.keeps_games),
     )
     pretrain_updates: int = option(

@@ -4,6 +4,7 @@ A recorded game is played once more, so what the agent sees and which rewards it
 """
 
 import math
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 from agents.distributions import distribution_of, masked
 from agents.learner import Learner
 from agents.training_batch import stack_indices
-from evaluation.recorded_games import RecordedGame, read_games
+from evaluation.recorded_games import MINARI, RecordedGame, read_games
 from options.rules import UsageError, counted
 from replay.mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import PICTURE_FLAGS
+from training.minari_games import minari_games
 from training.run import Run
 from workers.randomness import stream_of
 from wrappers.environment import as_observation
@@ -40,17 +42,27 @@ def read_demonstrations(run: Run) -> Rows:
     parts: list[Rows] = [np.empty((0, run.layout.nbytes), np.uint8)]
     if options.demonstrations is None or not (options.keeps_games or pretrains(run)):
         return parts[0]
-    for name, game in read_games(options.demonstrations).items():
-        for flag in SAME:
-            if (recorded := getattr(game.options, flag)) != (now := getattr(own, flag)):
-                raise UsageError(f"--demonstrations: {name} has --{flag}={recorded}, and the run --{flag}={now}.")
-        played = replace(game.options, **{flag: getattr(own, flag) for flag in OF_THE_RUN})
-        with closing(run.make_environment(played, 0)) as environment:
+    for name, game, environment in _games(run, options.demonstrations):
+        with closing(environment):
             try:
                 parts.append(unrolls_of(game, environment, run.layout, run.config.loss.gamma, own.episodic_life))
             except ValueError as error:
                 raise UsageError(f"--demonstrations: {name} {error}.") from None
     return np.concatenate(parts)
+
+
+def _games(run: Run, demonstrations: str) -> Iterator[tuple[str, RecordedGame, gymnasium.Env[Any, Any]]]:
+    """Each recorded game: its name, the game, and an environment in which it can be played again."""
+    own = run.config.environment
+    if demonstrations.startswith(MINARI):
+        yield from minari_games(demonstrations.removeprefix(MINARI), own, run.layout)
+        return
+    for name, game in read_games(demonstrations).items():
+        for flag in SAME:
+            if (recorded := getattr(game.options, flag)) != (now := getattr(own, flag)):
+                raise UsageError(f"--demonstrations: {name} has --{flag}={recorded}, and the run --{flag}={now}.")
+        played = replace(game.options, **{flag: getattr(own, flag) for flag in OF_THE_RUN})
+        yield name, game, run.make_environment(played, 0)
 
 
 def pretrains(run: Run) -> bool:

@@ -17,12 +17,13 @@ SUPPORTED = "Discrete, MultiDiscrete, MultiBinary and Box, also inside Dict and 
 
 @dataclass(frozen=True)
 class Actions:
-    """The agent's actions, as `UnrollLayout` declares them, and the function to the environment's own."""
+    """The agent's actions, as `UnrollLayout` declares them, and the functions to the environment's own and back."""
 
     kind: ActionKind
     sizes: tuple[int, ...]
     space: Space[Any]  # of the agent's actions
     to_environment: Callable[[Any], Any]  # a plain number of Discrete, an array, or the structure of these
+    from_environment: Callable[[Any], Any]  # a number, or a flat array
     names: tuple[str, ...] = ()  # of a composite action: the part that each choice or number belongs to
 
     def read_mask(self, given: Any) -> NDArray[np.float32]:
@@ -66,7 +67,9 @@ def actions_for(space: Space[Any] | None) -> Actions:
 
 def _discrete(space: spaces.Discrete) -> Actions:
     start, count = int(space.start), int(space.n)
-    return Actions("discrete", (count,), spaces.Discrete(count), lambda action: int(action) + start)
+    return Actions(
+        "discrete", (count,), spaces.Discrete(count), lambda action: int(action) + start, lambda own: int(own) - start
+    )
 
 
 def _product(space: Space[Any], sizes: NDArray[np.int64], start: NDArray[Any]) -> Actions:
@@ -76,7 +79,10 @@ def _product(space: Space[Any], sizes: NDArray[np.int64], start: NDArray[Any]) -
         typed: NDArray[Any] = (np.asarray(action) + start).reshape(shape).astype(dtype)
         return typed
 
-    return Actions("product", tuple(map(int, sizes)), spaces.MultiDiscrete(sizes), to_environment)
+    def from_environment(own: Any) -> NDArray[np.int64]:
+        return np.asarray(own, np.int64).reshape(-1) - start
+
+    return Actions("product", tuple(map(int, sizes)), spaces.MultiDiscrete(sizes), to_environment, from_environment)
 
 
 def _gaussian(space: spaces.Box) -> Actions:
@@ -100,7 +106,12 @@ def _gaussian(space: spaces.Box) -> Actions:
         np.minimum(typed, space_high, out=typed)
         return typed
 
-    return Actions("gaussian", (1,) * count, spaces.Box(-np.inf, np.inf, (count,), np.float32), to_environment)
+    def from_environment(own: Any) -> NDArray[np.float32]:
+        values = np.asarray(own, np.float64).reshape(-1) - offset
+        return np.divide(values, scale, out=np.zeros(count), where=scale > 0).astype(np.float32)
+
+    unbounded = spaces.Box(-np.inf, np.inf, (count,), np.float32)
+    return Actions("gaussian", (1,) * count, unbounded, to_environment, from_environment)
 
 
 def _composite(space: "spaces.Tuple[Any] | spaces.Dict") -> Actions:
@@ -126,7 +137,13 @@ def _composite(space: "spaces.Tuple[Any] | spaces.Dict") -> Actions:
         )
         return _structured(space, own)
 
-    return Actions(kind, tuple(sizes), _vector_space(kind, sizes), to_environment, tuple(names))
+    def from_environment(own: Any) -> NDArray[Any]:
+        chosen = np.zeros(len(sizes), np.int64 if kind == "product" else np.float32)
+        for (_, part), place, values in zip(parts, places, _values_in(space, own), strict=True):
+            chosen[place] = part.from_environment(values)
+        return chosen
+
+    return Actions(kind, tuple(sizes), _vector_space(kind, sizes), to_environment, from_environment, tuple(names))
 
 
 def _leaves(space: Space[Any], name: str = "") -> Iterator[tuple[str, Space[Any]]]:
@@ -146,6 +163,15 @@ def _structured(space: Space[Any], values: Iterator[Any]) -> Any:
     if isinstance(space, spaces.Tuple):
         return tuple(_structured(part, values) for part in space.spaces)
     return next(values)
+
+
+def _values_in(space: Space[Any], value: Any) -> Iterator[Any]:
+    """The values of all leaves of a value with the structure of `space`."""
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        for key in space.spaces if isinstance(space, spaces.Dict) else range(len(space.spaces)):
+            yield from _values_in(space[key], value[key])
+    else:
+        yield value
 
 
 def _vector_space(kind: ActionKind, sizes: Sequence[int]) -> Space[Any]:

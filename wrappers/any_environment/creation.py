@@ -80,19 +80,22 @@ def create(options: EnvironmentOptions, *, films: bool = False) -> gymnasium.Env
         cause = error.__cause__ or error  # Gymnasium adds a sentence of its own to a TypeError
         sentence = f"--env={options.env} cannot be made: its constructor failed with {last_line(cause)}."
         raise UsageError(sentence, traceback_of(cause)) from None
-    return environment if options.env_wrapper is None else _wrapped(environment, options.env_wrapper)
+    return wrapped(environment, options.env_wrapper)
 
 
-def _wrapped(environment: gymnasium.Env[Any, Any], wrapper: str) -> gymnasium.Env[Any, Any]:
+def wrapped(environment: gymnasium.Env[Any, Any], wrapper: str | None) -> gymnasium.Env[Any, Any]:
+    """The environment inside the user's wrapper, `module:function`, if there is one."""
+    if wrapper is None:
+        return environment
     flag = f"--env_wrapper={wrapper}"
     wrap = import_function(wrapper, flag)
     try:
-        wrapped = wrap(environment)
+        inside = wrap(environment)
     except FAILURES as error:
         raise UsageError(f"{flag} failed with {last_line(error)}.", traceback_of(error)) from None
-    if not isinstance(wrapped, gymnasium.Env):
-        raise UsageError(f"{flag} must return an environment (gymnasium.Env), not {type(wrapped).__name__}.")
-    return wrapped
+    if not isinstance(inside, gymnasium.Env):
+        raise UsageError(f"{flag} must return an environment (gymnasium.Env), not {type(inside).__name__}.")
+    return inside
 
 
 def _prepare_mujoco(films: bool) -> None:
