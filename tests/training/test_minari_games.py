@@ -35,7 +35,8 @@ def keep(env: gymnasium.Env[Any, Any], seeds: tuple[int, ...], steps: int) -> No
     buffers = []
     env.action_space.seed(0)
     for index, seed in enumerate(seeds):
-        seen, played = [env.reset(seed=seed)[0]], []
+        seen = [env.reset(seed=seed)[0]]
+        played: list[tuple[Any, ...]] = []
         while len(played) < steps and not (played and (played[-1][2] or played[-1][3])):
             action = env.action_space.sample()
             observation, *outcome, _ = env.step(action)
@@ -57,7 +58,9 @@ def keep(env: gymnasium.Env[Any, Any], seeds: tuple[int, ...], steps: int) -> No
 @pytest.mark.parametrize(("env", "steps"), [("CartPole-v1", 500), ("Pendulum-v1", 200), ("Pendulum-v1", 30)])
 def test_a_data_set_gives_the_unrolls_of_the_same_games_played_again(folder: Path, env: str, steps: int) -> None:
     keep(gymnasium.make(env), (5, 6), steps)
-    config = Config.from_flags({"env": env, "r_f_steps": 7, "network": "auto", "reward_clipping_method": "abs_one_sign"})
+    config = Config.from_flags(
+        {"env": env, "r_f_steps": 7, "network": "auto", "reward_clipping_method": "abs_one_sign"}
+    )
     own, layout = config.environment, make_unroll_layout(config, make_environment)
     games = list(minari_games(NAME, own, layout))
     assert [name for name, _, _ in games] == ["episode 0", "episode 1"]
@@ -117,9 +120,7 @@ def test_an_action_of_the_environment_is_that_of_the_agent_and_back(space: gymna
         own = space.sample()
         agents = actions.from_environment(own)
         assert actions.space.contains(agents if actions.kind != "discrete" else int(agents))
-        np.testing.assert_allclose(
-            gymnasium.spaces.flatten(space, actions.to_environment(agents)),
-            gymnasium.spaces.flatten(space, own),
-            rtol=1e-5,
-            atol=1e-5,
+        here, there = (
+            np.asarray(gymnasium.spaces.flatten(space, action)) for action in (actions.to_environment(agents), own)
         )
+        np.testing.assert_allclose(here, there, rtol=1e-5, atol=1e-5)

@@ -80,7 +80,8 @@ def _product(space: Space[Any], sizes: NDArray[np.int64], start: NDArray[Any]) -
         return typed
 
     def from_environment(own: Any) -> NDArray[np.int64]:
-        return np.asarray(own, np.int64).reshape(-1) - start
+        choices: NDArray[np.int64] = np.asarray(own, np.int64).reshape(-1) - start
+        return choices
 
     return Actions("product", tuple(map(int, sizes)), spaces.MultiDiscrete(sizes), to_environment, from_environment)
 
@@ -168,8 +169,9 @@ def _structured(space: Space[Any], values: Iterator[Any]) -> Any:
 def _values_in(space: Space[Any], value: Any) -> Iterator[Any]:
     """The values of all leaves of a value with the structure of `space`."""
     if isinstance(space, spaces.Tuple | spaces.Dict):
-        for key in space.spaces if isinstance(space, spaces.Dict) else range(len(space.spaces)):
-            yield from _values_in(space[key], value[key])
+        pairs = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, part in pairs:
+            yield from _values_in(part, value[key])
     else:
         yield value
 
