@@ -18,6 +18,7 @@ from agents.distributions import distribution_of, masked
 from agents.learner import Learner
 from agents.training_batch import stack_indices
 from evaluation.recorded_games import MINARI, RecordedGame, read_games
+from machine.capacity import format_bytes, usable_memory
 from options.rules import UsageError, counted
 from replay.mix import Batch
 from replay.row_layout import Rows
@@ -42,12 +43,18 @@ def read_demonstrations(run: Run) -> Rows:
     parts: list[Rows] = [np.empty((0, run.layout.nbytes), np.uint8)]
     if options.demonstrations is None or not (options.keeps_games or pretrains(run)):
         return parts[0]
+    room = usable_memory()
     for name, game, environment in _games(run, options.demonstrations):
         with closing(environment):
             try:
                 parts.append(unrolls_of(game, environment, run.layout, run.config.loss.gamma, own.episodic_life))
             except ValueError as error:
                 raise UsageError(f"--demonstrations: {name} {error}.") from None
+        if 2 * sum(part.nbytes for part in parts) > room:  # twice: they are joined at the end
+            raise UsageError(
+                f"--demonstrations={options.demonstrations} needs more than the {format_bytes(room)} of memory that "
+                "are free; fewer games would be right."
+            )
     return np.concatenate(parts)
 
 

@@ -24,6 +24,7 @@ from tests.catch import make_catch
 from tests.options.words import one_line, parse
 from tests.training.catch_runs import CATCH, QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import assert_same_run, ending_at
+from training import demonstrations
 from training import run as run_module
 from training.demonstrations import unrolls_of
 from training.train import train
@@ -220,6 +221,15 @@ def test_a_game_that_does_not_fit_is_refused_before_anything_is_made(
     with pytest.raises(UsageError) as refused:
         train(Config.from_flags(flags), make_lock)
     assert sentence in one_line(refused.value) and path.name in str(refused.value)
+    assert not (tmp_path / "results").exists()
+
+
+def test_games_that_do_not_fit_into_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demonstrations, "usable_memory", lambda: 1000)
+    flags = {**CATCH, "demonstrations": demonstrated(tmp_path / "games"), "results_dir": str(tmp_path / "results")}
+    with pytest.raises(UsageError) as refused:
+        train(Config.from_flags(flags), make_lock)
+    assert "games needs more than the 0.0 MiB of memory" in one_line(refused.value)
     assert not (tmp_path / "results").exists()
 
 
