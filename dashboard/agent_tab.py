@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 from nicegui import ui
 
-from dashboard.charts import ChartOptions, Frame, Line, line_chart
+from dashboard.charts import ChartOptions, Frame, line_chart
 from dashboard.children import LivePicture, PageChild
 from dashboard.page_parts import fact
 from dashboard.results import PageError, Results
 from processes.child import Call
 from reports.number_format import NOTHING_YET, count, on_page
-from reports.panels import MEAN, XAxis
+from reports.panels import MEAN, Line, XAxis
 from run_files.run_folder import CHECKPOINTS
 
 PICTURE_SECONDS = 1 / 15  # most games make 15 agent steps in a second
@@ -77,8 +77,7 @@ class AgentTab:
                 ui.label("Probabilities of the actions").classes("card-title")
                 self._bars = ui.html(sanitize=False).classes("bars")
             with ui.element("div").classes("card"):
-                ui.label(f"Value, last {SHOWN_SECONDS:.0f} seconds").classes("card-title")
-                self._value_chart = ui.echart(_value_options([])).style("height: 150px")
+                self._value_chart = ui.echart(_value_options([])).style("height: 170px")
 
     def pause(self, why: str = "") -> None:
         """End the process, if there is one."""
@@ -193,6 +192,6 @@ def _as_url(png: bytes) -> str:
 def _value_options(values: list[tuple[float, float]]) -> ChartOptions:
     points = np.array(values).reshape(-1, 2)
     line = Line("", points[:, 0] - (points[-1, 0] if len(points) else 0), points[:, 1], MEAN)
-    options = line_chart([line], Frame(XAxis("seconds", 1, "seconds")))
+    options = line_chart(f"Value, last {SHOWN_SECONDS:.0f} seconds", [line], Frame(XAxis("seconds", 1, "seconds")))
     options["xAxis"] |= {"min": -SHOWN_SECONDS, "max": 0}
     return options

@@ -4,17 +4,16 @@ from asyncio import to_thread
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import numpy as np
 from nicegui import ui
 
-from dashboard.charts import ChartOptions, Frame, Line, line_chart, scatter_chart
+from dashboard.charts import ChartOptions, Frame, line_chart, scatter_chart
 from dashboard.children import PageChild, ReplayMap
 from dashboard.page_parts import ChartCard, heading, notices, show_notices
 from dashboard.results import PageError, Results
 from processes.child import Call
-from reports.panels import GAMES, MEAN, TESTED, X_AXES, Panel, replay_panels, time_axis
+from reports.panels import X_AXES, Panel, replay_panels, return_lines, time_axis
 from run_files.run_folder import CHECKPOINTS
-from run_files.run_history import Curve, History
+from run_files.run_history import History
 from run_files.run_reader import RunReader
 
 RETURNS = "Return of full games"
@@ -66,7 +65,8 @@ class CurveTab:
         history = self._data.history
         frame = self._axes.frame(history)
         if self._with_returns:
-            self._put(RETURNS, return_chart(history, frame), self._top)
+            lines = return_lines(history, frame.axis, frame.smooth)
+            self._put(RETURNS, line_chart(RETURNS, lines, frame), self._top)
         text, panels = str(self._search.value or "").strip().lower(), list(self._panels(history))
         if text:
             panels = [panel for panel in panels if text in panel.title.lower()]
@@ -75,15 +75,15 @@ class CurveTab:
             self._put(panel.title, panel_chart(panel, history, frame), self._grid)
         shown = {panel.title for panel in panels}
         for title, card in self._cards.items():
-            card.section.set_visibility(title in shown or (title == RETURNS and not text))
+            card.set_visibility(title in shown or (title == RETURNS and not text))
         show_notices(self._nothing, [] if self._cards else [NO_REPORT])
 
     def _put(self, title: str, options: ChartOptions, place: ui.element) -> None:
         if title in self._cards:
-            self._cards[title].update(options)
+            self._cards[title].show(options)
         elif options["series"]:
             with place:
-                self._cards[title] = ChartCard(title, options, large=place is self._top)
+                self._cards[title] = ChartCard(options, large=place is self._top)
 
 
 class ReplayTab:
@@ -142,31 +142,8 @@ class ReplayTab:
             ui.notify("None of these unrolls has been ranked, so no distance is known.")
         self._place.clear()
         with self._place:
-            ChartCard(MAP_TITLE, scatter_chart(groups, label), large=True)
+            ChartCard(scatter_chart(MAP_TITLE, groups, label), large=True)
 
 
 def panel_chart(panel: Panel, history: History, frame: Frame) -> ChartOptions:
-    lines = [Line(label, *curve, colour) for label, curve, colour in panel.curves(partial(frame.curve, history))]
-    return line_chart(lines, frame, panel)
-
-
-def return_chart(history: History, frame: Frame) -> ChartOptions:
-    """Every game as a dot, the moving mean as a line, and the evaluations."""
-    games = _games_over(history, frame.axis.figure)
-    lines = [
-        Line("each game", games.x / frame.axis.unit, games.y, GAMES, dots=True),
-        Line(f"mean of the last {history.return_window} games", *frame.curve(history, "return_mean"), MEAN),
-        Line("test games, mean", *frame.curve(history, "eval_return_mean"), TESTED),
-    ]
-    return line_chart([line for line in lines if len(line.x)], frame)
-
-
-def _games_over(history: History, figure: str) -> Curve:
-    """Games have only agent steps; other units are interpolated between the reports."""
-    steps = history.curve(figure, "agent_steps")
-    if figure == "agent_steps" or not len(steps.x):
-        return history.games
-    order = np.argsort(steps.x, kind="stable")
-    # Both are 0 at the start of a run.
-    xs = np.interp(history.games.x, np.append(0.0, steps.x[order]), np.append(0.0, steps.y[order]), right=np.nan)
-    return Curve(xs[~np.isnan(xs)], history.games.y[~np.isnan(xs)])
+    return line_chart(panel.title, panel.lines(partial(frame.curve, history)), frame, panel)

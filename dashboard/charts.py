@@ -1,18 +1,17 @@
 """Charts as the options of ECharts, which draws them in the browser. Only plain values: no browser is needed here."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from reports.panels import COLOURS, Panel, XAxis
-from run_files.run_history import Curve, History
+from reports.panels import COLOURS, Line, Panel, XAxis
+from run_files.run_history import Curve, History, Series
 
 # JavaScript in place of a value: ECharts gets what it evaluates to in the browser.
-INK = "getComputedStyle(document.body).getPropertyValue('--soft')"
+INK, SOFT, CARD = (f"getComputedStyle(document.body).getPropertyValue('--{name}')" for name in ("ink", "soft", "card"))
 SHORT = (  # 1250000 as 1.25M
     "(v) => { const a = Math.abs(v); if (a >= 1e12) return v.toExponential(1).replace('e+', 'e'); "
     "const s = a >= 1e9 ? [1e9, 'G'] : a >= 1e6 ? [1e6, 'M'] : a >= 1e3 ? [1e3, 'k'] : [1, '']; "
@@ -23,31 +22,19 @@ NAME = "(p) => p.name.replace(/&/g, '&amp;').replace(/</g, '&lt;')"  # a tooltip
 
 GRID = "rgba(128,134,144,0.18)"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
-TEXT = {":color": INK, "fontSize": 11}
-COMMON = {"animation": False, "aria": {"enabled": True}, "textStyle": {"fontFamily": FONT, **TEXT}}
+TEXT = {":color": SOFT, "fontSize": 11}
+TOOLTIP = {"className": "chart-tooltip", "confine": True, "transitionDuration": 0}
 BY_VALUE = {"color": [COLOURS[5], COLOURS[0], COLOURS[1]]}  # from the lowest to the highest
+HEIGHT, LARGE_HEIGHT = 220, 340  # pixels without the names below
 MOST_POINTS, MOST_DOTS = 1000, 3000  # more than a chart has pixels
-NARROW_CHART = 330  # pixels of the narrowest charts
-LABEL_ROW, MOST_LABELS = 20, 16  # pixels of a row of labels; rows below a chart
+NARROW, WIDE = 330, 660  # pixels: charts on the narrowest screens, and those from which on names have more room
+LONGEST_TITLE, TITLE_ROW = 36, 16  # characters and pixels of a line
+NAME_ROW, NAME_GAP, NAME_MARGIN, CHARACTER_WIDTH = 14, 8, 44, 6.2  # pixels of names
 DASH_UNIT = 2.0  # pixels
+SVG_ICON = "path://M2 3h16v14H2z M5 14l4-8l3 5l2-3l2 6"
 PLAIN = Panel("", ())
 
-Numbers = NDArray[np.float64]
 ChartOptions = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One figure of a chart. With `low` and `high`, the space between them is filled."""
-
-    label: str
-    x: Numbers
-    y: Numbers
-    colour: str
-    dots: bool = False
-    dashes: Sequence[float] = ()  # lengths that are drawn and left out in turn
-    low: Numbers | None = None
-    high: Numbers | None = None
 
 
 class Frame(NamedTuple):
@@ -62,36 +49,29 @@ class Frame(NamedTuple):
         return self.axis.curve(history, figure, self.smooth)
 
 
-def line_chart(
-    lines: Sequence[Line], frame: Frame, panel: Panel = PLAIN, *, labels_below: bool = False
-) -> ChartOptions:
-    """Lines over a common x axis: values under the pointer, zoom, and logarithmic axes on demand.
-
-    With `labels_below`, long labels have a row each, and the chart must be `label_height` higher.
-    """
-    log_y = (frame.log_y or panel.logarithmic) and not panel.stacked
+def line_chart(title: str, lines: Sequence[Line], frame: Frame, panel: Panel = PLAIN) -> ChartOptions:
+    """Lines over a common x axis: values under the pointer, zoom, and logarithmic axes on demand; names below."""
+    frame = frame._replace(log_y=(frame.log_y or panel.logarithmic) and not panel.stacked)
     percent = PERCENT if panel.percent else SHORT
     series: list[ChartOptions] = []
     for line in lines:
         if line.low is not None and line.high is not None:
-            series += _band(line, line.low, line.high, frame._replace(log_y=log_y))
-        series.append(_series(line, frame._replace(log_y=log_y), panel.stacked))
-    labels = [line.label for line in lines if line.label]
-    width = sum(34 + 6.2 * len(label) for label in labels)
-    above = 0 if labels_below or len(labels) < 2 else LABEL_ROW * math.ceil(width / NARROW_CHART)
-    below = label_height(len(labels)) if labels_below else 0
-    place = {"type": "scroll", "orient": "vertical", "bottom": 0} if labels_below else {"top": 0}
+            series += _band(line, line.low, line.high, frame)
+        series.append(_series(line, frame, panel.stacked))
+    names = [line.label for line in lines if line.label]
     return {
-        **COMMON,
-        "grid": {"left": 8, "right": 16, "top": 14 + above, "bottom": 26 + below, "containLabel": True},
+        **_common(title, zoom=True),
+        "grid": {"left": 8, "right": 16, "top": _top(title), "containLabel": True},
+        "media": [
+            {"option": _with_names(names, NARROW)}, {"query": {"minWidth": WIDE}, "option": _with_names(names, WIDE)},
+        ],
         "legend": {
-            **place, "left": 4, "right": 4, "itemWidth": 24, "itemHeight": 8, "itemGap": 8 if labels_below else 12,
-            "textStyle": TEXT, "pageTextStyle": TEXT, ":pageIconColor": INK, "pageIconSize": 10,
-            "show": len(labels) > 1, "data": labels,
+            "bottom": 0, "left": 4, "right": 4, "itemWidth": 24, "itemHeight": 8, "itemGap": NAME_GAP,
+            "textStyle": {**TEXT, "lineHeight": NAME_ROW}, "show": len(names) > 1, "data": names,
         },
         "tooltip": {
-            "trigger": "axis", "className": "chart-tooltip", "confine": True, "transitionDuration": 0,
-            "axisPointer": {"type": "line", "lineStyle": {":color": INK, "width": 1, "type": "dashed"}},
+            **TOOLTIP, "trigger": "axis",
+            "axisPointer": {"type": "line", "lineStyle": {":color": SOFT, "width": 1, "type": "dashed"}},
             ":valueFormatter": f"(v) => v == null ? '—' : ({percent})(v)",
         },
         "xAxis": {
@@ -101,8 +81,8 @@ def line_chart(
             "axisLabel": {**TEXT, ":formatter": SHORT, "hideOverlap": True, "showMaxLabel": False}, "splitNumber": 4,
         },
         "yAxis": {
-            "type": "log" if log_y else "value", "scale": not (panel.stacked or panel.from_zero), "splitNumber": 4,
-            "max": 1 if panel.stacked else None, "interval": 0.25 if panel.stacked else None,
+            "type": "log" if frame.log_y else "value", "scale": not (panel.stacked or panel.from_zero),
+            "splitNumber": 4, "max": 1 if panel.stacked else None, "interval": 0.25 if panel.stacked else None,
             "splitLine": {"lineStyle": {"color": GRID}}, "axisLine": {"show": False}, "axisTick": {"show": False},
             "axisLabel": {**TEXT, ":formatter": percent},
         },
@@ -110,28 +90,26 @@ def line_chart(
             {"type": "inside", "xAxisIndex": 0, "filterMode": "none", "zoomOnMouseWheel": "ctrl",
              "moveOnMouseWheel": False},
         ],
-        # Out of sight: the page has its own button, which needs the tool.
-        "toolbox": {"right": -1000, "feature": {"dataZoom": {"filterMode": "none"}}},
         "series": series,
     }  # fmt: skip
 
 
 def parallel_chart(
-    axes: Sequence[str], rows: Sequence[Sequence[float | str | None]], labels: Sequence[str]
+    title: str, axes: Sequence[str], rows: Sequence[Sequence[float | str | None]], labels: Sequence[str]
 ) -> ChartOptions:
     """One line for each run across one axis for each option; the colour follows the last axis."""
     columns = [[row[index] for row in rows] for index in range(len(axes))]
     known = [value for value in columns[-1] if isinstance(value, int | float)]
     return {
-        **COMMON,
-        "parallel": {"left": 66, "right": 60, "top": 44, "bottom": 62, "parallelAxisDefault": {
-            "nameTextStyle": TEXT, "nameGap": 14, "axisLine": {"lineStyle": {":color": INK}},
+        **_common(title),
+        "parallel": {"left": 66, "right": 60, "top": 44 + _top(title), "bottom": 62, "parallelAxisDefault": {
+            "nameTextStyle": TEXT, "nameGap": 14, "axisLine": {"lineStyle": {":color": SOFT}},
             "axisTick": {"show": False}, "axisLabel": {**TEXT, "hideOverlap": True},
             "areaSelectStyle": {"width": 18, "borderColor": COLOURS[1], "color": COLOURS[1], "opacity": 0.25},
         }},
         "parallelAxis": [_parallel_axis(index, name, columns[index]) for index, name in enumerate(axes)],
         "visualMap": _scale(axes[-1], known, len(axes) - 1),
-        "tooltip": {"className": "chart-tooltip", "confine": True, ":formatter": NAME},
+        "tooltip": {**TOOLTIP, ":formatter": NAME},
         "series": [{
             "type": "parallel", "smooth": 0.15, "lineStyle": {"width": 2, "opacity": 0.75},
             "inactiveOpacity": 0.06, "activeOpacity": 0.9,
@@ -151,7 +129,7 @@ def _parallel_axis(index: int, name: str, column: Sequence[float | str | None]) 
     return {**axis, "type": "value", "scale": True, "axisLabel": {**TEXT, ":formatter": SHORT}}
 
 
-def scatter_chart(groups: Mapping[str, Sequence[Sequence[float | None]]], value_label: str) -> ChartOptions:
+def scatter_chart(title: str, groups: Mapping[str, Sequence[Sequence[float | None]]], value_label: str) -> ChartOptions:
     """Points (x, y, value), coloured by their value on one scale; each group has its own symbol."""
     values = [point[2] or 0.0 for points in groups.values() for point in points]
     symbols = ("circle", "triangle", "rect", "diamond")
@@ -159,11 +137,11 @@ def scatter_chart(groups: Mapping[str, Sequence[Sequence[float | None]]], value_
             "nameGap": 8, "axisLabel": {"show": False}, "axisLine": {"show": False},
             "axisTick": {"show": False}}  # fmt: skip
     return {
-        **COMMON,
-        "grid": {"left": 28, "right": 12, "top": 34, "bottom": 62, "containLabel": True},
-        "legend": {"top": 0, "left": 4, "textStyle": TEXT, "itemStyle": {":color": INK}, "show": len(groups) > 1},
-        "tooltip": {"className": "chart-tooltip", "confine": True,
-                    ":formatter": f"(p) => '{value_label} ' + p.value[2]"},
+        **_common(title),
+        "grid": {"left": 28, "right": 12, "top": 24 + _top(title), "bottom": 62, "containLabel": True},
+        "legend": {"top": _top(title) - 8, "left": 4, "textStyle": TEXT, "itemStyle": {":color": SOFT},
+                   "show": len(groups) > 1},
+        "tooltip": {**TOOLTIP, ":formatter": f"(p) => '{value_label} ' + p.value[2]"},
         "xAxis": {**axis, "name": "first component"},
         "yAxis": {**axis, "name": "second component"},
         "visualMap": _scale(value_label, values, 2),
@@ -175,6 +153,59 @@ def scatter_chart(groups: Mapping[str, Sequence[Sequence[float | None]]], value_
     }  # fmt: skip
 
 
+def _common(title: str, *, zoom: bool = False) -> ChartOptions:
+    """What all charts have: a title, and ECharts' own tools beside it. They save a chart as it is now."""
+    dragged = {"dataZoom": {"filterMode": "none", "title": {"zoom": "zoom: then drag", "back": "zoom back"}}}
+    return {
+        "animation": False, "aria": {"enabled": True}, "textStyle": {"fontFamily": FONT, **TEXT},
+        "title": {
+            "text": textwrap.fill(title, LONGEST_TITLE), "left": 0, "top": 0, "padding": 0,
+            "textStyle": {":color": INK, "fontSize": 13, "fontWeight": 600, "lineHeight": TITLE_ROW},
+        },
+        "toolbox": {
+            "right": 0, "top": 0, "padding": 0, "itemSize": 13, "itemGap": 8, "iconStyle": {":borderColor": SOFT},
+            "feature": {
+                **(dragged if zoom else {}),
+                "dataView": {"title": "numbers", "readOnly": True, "lang": ["", "close", ""],
+                             ":backgroundColor": CARD, ":textareaColor": CARD, ":textColor": INK},
+                "saveAsImage": {"title": "save as PNG", "name": title, "pixelRatio": 2, ":backgroundColor": CARD},
+                "mySvg": {"title": "save as SVG", "icon": SVG_ICON, ":onclick": "saveAsSvg"},
+            },
+        },
+    }  # fmt: skip
+
+
+def _top(title: str) -> int:
+    """Where the chart begins below its title."""
+    return 14 + TITLE_ROW * len(textwrap.wrap(title, LONGEST_TITLE))
+
+
+class NamesBelow(NamedTuple):
+    """The place of the names below a chart of at least this width: in columns, or each on lines of its own."""
+
+    longest: int  # characters in a line
+    orient: str
+    height: int
+
+
+def names_below(names: Sequence[str], width: int) -> NamesBelow:
+    longest = int((width - NAME_MARGIN) / CHARACTER_WIDTH)
+    lines = [textwrap.wrap(name, longest) for name in names]
+    if len(names) < 2:
+        return NamesBelow(longest, "horizontal", 0)
+    widest = NAME_MARGIN + CHARACTER_WIDTH * max(len(line) for each in lines for line in each)
+    if widest > width / 2:
+        return NamesBelow(longest, "vertical", sum(NAME_ROW * len(each) + NAME_GAP for each in lines))
+    rows = -(-len(names) // int(width / widest))
+    return NamesBelow(longest, "horizontal", rows * (NAME_ROW + NAME_GAP))
+
+
+def _with_names(names: Sequence[str], width: int) -> ChartOptions:
+    longest, orient, height = names_below(names, width)
+    wrapped = f"(name) => name.replace(/(.{{1,{longest}}})( |$)/g, '$1\\n').trimEnd()"
+    return {"grid": {"bottom": 26 + height}, "legend": {"orient": orient, ":formatter": wrapped}}
+
+
 def _scale(label: str, values: Sequence[float], dimension: int) -> ChartOptions:
     """The legend of colours that follow from a value: from the lowest to the highest."""
     return {
@@ -182,11 +213,6 @@ def _scale(label: str, values: Sequence[float], dimension: int) -> ChartOptions:
         "orient": "horizontal", "left": 8, "bottom": 0, "itemHeight": 160, "itemWidth": 10,
         "text": [label, ""], "textStyle": TEXT, "inRange": BY_VALUE, "calculable": True, ":formatter": SHORT,
     }  # fmt: skip
-
-
-def label_height(count: int) -> int:
-    """The height of so many labels below a chart; more than MOST_LABELS are scrolled."""
-    return 12 + LABEL_ROW * min(count, MOST_LABELS) if count > 1 else 0
 
 
 def _series(line: Line, frame: Frame, stacked: bool) -> ChartOptions:
@@ -201,7 +227,7 @@ def _series(line: Line, frame: Frame, stacked: bool) -> ChartOptions:
     return {**common, "type": "line", "lineStyle": style, "showSymbol": len(data) == 1, "z": 3, **area}
 
 
-def _band(line: Line, low: Numbers, high: Numbers, frame: Frame) -> list[ChartOptions]:
+def _band(line: Line, low: Series, high: Series, frame: Frame) -> list[ChartOptions]:
     """The space between two curves: an invisible line, and on top of it a filled one as high as their distance."""
     hidden = {"type": "line", "symbol": "none", "lineStyle": {"opacity": 0}, "silent": True, "stackStrategy": "all",
               "stack": f"band of {line.label}", "tooltip": {"show": False}, "z": 1}  # fmt: skip
@@ -213,7 +239,7 @@ def _band(line: Line, low: Numbers, high: Numbers, frame: Frame) -> list[ChartOp
     ]
 
 
-def _points(x: Numbers, y: Numbers, most: int, frame: Frame) -> list[list[float | None]]:
+def _points(x: Series, y: Series, most: int, frame: Frame) -> list[list[float | None]]:
     """Points as JSON, at most `most`. A logarithmic axis has no place for numbers that are not positive."""
     if len(x) > most:
         kept = np.unique(np.linspace(0, len(x) - 1, most).astype(int))

@@ -14,13 +14,13 @@ from nicegui import ui
 from starlette.requests import Request
 
 from dashboard.chart_tabs import AxisChoice
-from dashboard.charts import ChartOptions, Frame, Line, line_chart, parallel_chart
+from dashboard.charts import ChartOptions, Frame, line_chart, parallel_chart
 from dashboard.page_parts import ChartCard, heading, link_to, notices, show_notices, show_page, table
 from dashboard.results import UNREADABLE, Results, RunRow, words_about
 from options.replay_options import REPLAY_KEYS
-from reports.compare_runs import Group, configuration, group_runs, seed_band
+from reports.compare_runs import Group, Look, configuration, group_runs, line_of, looks
 from reports.number_format import count, on_page
-from reports.panels import X_AXES, colour_of, dashes
+from reports.panels import X_AXES
 from reports.scores import game_name
 from run_files.metrics import EVALUATIONS, METRICS, flat_numbers, last_report
 from run_files.run_folder import is_job, run_of_job
@@ -29,6 +29,7 @@ from run_files.run_reader import RunReader
 
 RETURN = "return_mean"
 ALIKE = "all runs alike"
+SEARCH_TITLE = "Options and mean return of each run"
 REFRESH_SECONDS = 5.0
 MOST_RUNS = 200  # of a sweep
 REPORTS_OF_ONE = 200
@@ -133,27 +134,27 @@ class ComparisonView:
             groups = each_alone(groups)
         what = "mean return" if metric == RETURN else metric
         frame = self._axes.frame(*(run for group in groups for run in group.runs))
-        charts, places = {}, [*dict.fromkeys(group.label for group in groups)]  # the same colours in all games
+        charts, seen = {}, looks(groups)  # the same colours in all games
         for env in dict.fromkeys(group.env for group in groups):
             own = [group for group in groups if group.env == env]
             title = f"{game_name(env)}, {what}{' of each run' if alone else ''}"
-            charts[title] = comparison_chart(own, metric, frame, places)
+            charts[title] = comparison_chart(title, own, metric, frame, seen)
         if charts.keys() != self._cards.keys() or not charts:
             self._grid.clear()
             with self._grid:
-                self._cards = {title: ChartCard(title, options, large=True) for title, options in charts.items()}
+                self._cards = {title: ChartCard(options, large=True) for title, options in charts.items()}
                 if not charts:
                     show_notices(notices(), ["There is nothing to compare yet."])
             return
         for title, options in charts.items():
-            self._cards[title].update(options)
+            self._cards[title].show(options)
 
     def _show_tables(self, rows: Sequence[RunRow]) -> None:
         self._tables.clear()
         search = search_chart(self._groups, self._results)
         with self._tables:
             if search is not None:
-                ChartCard("Options and mean return of each run", search, large=True)
+                ChartCard(search, large=True)
             if not rows:
                 return
             heading(2, "Configurations, the best first")
@@ -223,24 +224,12 @@ def each_alone(groups: Sequence[Group]) -> list[Group]:
     return alone
 
 
-def comparison_chart(groups: Sequence[Group], metric: str, frame: Frame, places: Sequence[str]) -> ChartOptions:
-    """The groups of one game: a line for each, with a band from the lowest to the highest seed.
-
-    Its look follows from the place of its label in `places`.
-    """
-    lines = []
-    for group in groups:
-        curves = [curve for curve in (frame.curve(run, metric) for run in group.runs) if len(curve.x)]
-        if not curves:
-            continue
-        index = places.index(group.label)
-        label, colour, dashed = group.label or ALIKE, colour_of(index), dashes(index)
-        if len(curves) == 1:
-            lines.append(Line(label, *curves[0], colour, dashes=dashed))
-        else:
-            band = seed_band(curves)
-            lines.append(Line(label, band.x, band.middle, colour, dashes=dashed, low=band.low, high=band.high))
-    return line_chart(lines, frame, labels_below=True)
+def comparison_chart(
+    title: str, groups: Sequence[Group], metric: str, frame: Frame, seen: Mapping[str, Look]
+) -> ChartOptions:
+    """The groups of one game: a line for each, with a band from the lowest to the highest seed."""
+    lines = [line_of(group, seen[group.name], lambda run: frame.curve(run, metric)) for group in groups]
+    return line_chart(title, [line for line in lines if line is not None], frame)
 
 
 def settings(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -274,7 +263,7 @@ def search_chart(groups: Sequence[Group], results: Results) -> ChartOptions | No
         for run, one in zip(runs, all_settings, strict=True)
     ]
     axes = [*(name.replace("_", " ") for name in differing), "mean return"]
-    return parallel_chart(axes, lines, [results.name(run.folder) for run in runs])
+    return parallel_chart(SEARCH_TITLE, axes, lines, [results.name(run.folder) for run in runs])
 
 
 def _axis_value(value: Any) -> float | str | None:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from nicegui import ui
 from nicegui.element import Element
 
-from dashboard.charts import ChartOptions, label_height
+from dashboard.charts import HEIGHT, LARGE_HEIGHT, NARROW, WIDE, ChartOptions, names_below
 from dashboard.results import AT_WORK, PageError
 from reports.panels import COLOURS
 
@@ -17,13 +17,6 @@ SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
 CONNECT_SECONDS = 60.0
 MOST_ROWS = 25  # of one page of a table
 LINK_CELL = '<q-td :props="props"><a :href="props.row.link">{{ props.value }}</a></q-td>'
-CHART_TOOLS = (  # icon, purpose, what page.js does
-    ("zoom_in", "zoom: then drag over the chart", "zoomChart(event.target)"),
-    ("zoom_out_map", "show all", "showAll(event.target)"),
-    ("table_rows", "show as a table", "showTable(event.target)"),
-    ("image", "save as PNG", "saveChart(event.target, 'png')"),
-    ("polyline", "save as SVG", "saveChart(event.target, 'svg')"),
-)
 
 
 def link_to(page: str, name: str) -> str:
@@ -58,12 +51,6 @@ async def show_page(title: str, build: Callable[[], Awaitable[None]]) -> None:
             pass
         except PageError as error:
             show_notices(notices(), [str(error)])
-
-
-def icon_button(icon: str, purpose: str, script: str) -> None:
-    button = ui.button(icon=icon, color=None).props("flat round dense size=sm").classes("tool").tooltip(purpose)
-    button.props["aria-label"] = purpose
-    button.on("click", js_handler=f"event => {{ {script} }}")
 
 
 def heading(level: int, text: str) -> None:
@@ -112,20 +99,18 @@ def table(rows: Sequence[Mapping[str, Any]], *, left: Collection[str], wide: Col
     return made
 
 
-class ChartCard:
-    """A chart with its title and buttons."""
+class ChartCard(Element):
+    """A card with a chart, which is as high as the names below it need."""
 
-    def __init__(self, title: str, options: ChartOptions, *, large: bool = False) -> None:
-        with ui.element("section").classes("card") as self.section:
-            with ui.element("div").classes("row").style("gap: 4px"):
-                ui.label(title).classes("card-title")
-                with ui.element("div").classes("tools"):
-                    for tool in CHART_TOOLS if "dataZoom" in options else CHART_TOOLS[2:]:
-                        icon_button(*tool)
-            self._chart = ui.echart(options).classes("chart large" if large else "chart")
+    def __init__(self, options: ChartOptions, *, large: bool = False) -> None:
+        super().__init__("section")
+        self.classes("card")
+        self._height = LARGE_HEIGHT if large else HEIGHT
+        with self:
+            self._chart = ui.echart(options).classes("chart")
         self._fit()
 
-    def update(self, options: ChartOptions) -> None:
+    def show(self, options: ChartOptions) -> None:
         """Draw the chart anew; the zoom stays."""
         self._chart.options.clear()
         self._chart.options.update(options)
@@ -133,10 +118,7 @@ class ChartCard:
         self._chart.update()
 
     def _fit(self) -> None:
-        """Make room for the labels below the chart, and for the axes of options."""
-        legend = self._chart.options.get("legend", {})
-        if legend.get("orient") == "vertical":
-            self._chart.style(f"height: {340 + label_height(len(legend['data']))}px")
-        axes = len(self._chart.options.get("parallelAxis", ()))
-        if axes:
-            self._chart.style(f"min-width: {100 * axes}px")
+        options = self._chart.options
+        names, axes = options.get("legend", {}).get("data", ()), len(options.get("parallelAxis", ()))
+        narrow, wide = (self._height + names_below(names, width).height for width in (NARROW, WIDE))
+        self._chart.style(f"--narrow: {narrow}px; --wide: {wide}px; min-width: {100 * axes}px")

@@ -1,6 +1,6 @@
 """Which runs belong together: groups of equal configuration, named by the options in which they differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from typing import Any, NamedTuple
@@ -10,7 +10,8 @@ import numpy as np
 from option_flags import OPTIONS, CheckpointOptions, LossOptions, ReportOptions, TestOptions, defaults_beside
 from options.replay_options import A_REPLAY, REPLAY_KEYS, ReplaySpec, parse_replays
 from options.rules import UsageError, counted, declared
-from run_files.run_history import CHOSEN_NETWORK, Curve, History, Series
+from reports.panels import Line, colour_of, dashes
+from run_files.run_history import CHOSEN_NETWORK, Curve, History
 
 # Options that do not influence learning, and the seed: runs of one group may differ in them.
 IGNORED_OPTIONS = {
@@ -23,6 +24,8 @@ ONLY_WITH_REPLAY = {name for name, item in declared(LossOptions).items() if A_RE
 SCHEDULE = "lr_scheduler_steps"  # its length usually follows from other options
 USUAL_KEYS = {"capacity": 1} | {item.name: item.default for item in fields(ReplaySpec) if item.default is not MISSING}
 GRID_POINTS = 400
+GREYS = ("0.45", "0.6", "0.7")
+GREY_DASHES: Sequence[tuple[float, ...]] = ((), (4, 1.5), (1, 1.2), (6, 1.5, 1, 1.5))  # with GREYS, twelve looks
 
 
 class Group(NamedTuple):
@@ -181,29 +184,44 @@ def _number(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-# --- Seeds ------------------------------------------------------------------------------------------------------------
+# --- Lines ------------------------------------------------------------------------------------------------------------
 
 
-class Band(NamedTuple):
-    """Several seeds as one curve: mean or median, lowest and highest value."""
+class Look(NamedTuple):
+    """How the line of one configuration looks in the charts of all games, and its name there."""
 
-    x: Series
-    middle: Series
-    low: Series
-    high: Series
+    colour: str
+    dashes: Sequence[float]
+    label: str
+    is_grey: bool = False  # in the background, and without a band
 
 
-def seed_band(curves: Sequence[Curve], *, to_end: bool = False) -> Band:
-    """Interpolate all curves at the same points: their mean, in the range that all of them cover.
+def looks(groups: Sequence[Group], grey: Collection[str] = ()) -> dict[str, Look]:
+    """By name. A configuration may have another number of seeds in each game; the largest is told."""
+    labels = {group.name: group.label for group in sorted(groups, key=lambda group: len(group.runs))}
+    names = dict.fromkeys(group.name for group in groups)
+    coloured, other = ([name for name in names if (name in grey) == is_grey] for is_grey in (False, True))
+    found = {name: Look(colour_of(i), dashes(i), labels[name]) for i, name in enumerate(coloured)}
+    for i, name in enumerate(other):
+        found[name] = Look(GREYS[i % len(GREYS)], GREY_DASHES[i % len(GREY_DASHES)], labels[name], is_grey=True)
+    return found
 
-    A curve that ends before another begins has no such range with it, and is left out. With `to_end` it is their median
-    to the end of the longest, where a curve that has ended counts with its last value.
+
+def line_of(group: Group, look: Look, curve: Callable[[History], Curve], *, to_end: bool = False) -> Line | None:
+    """A run's own curve, or several seeds as one line, in a band from the lowest to the highest value.
+
+    It is their mean in the range that all of them cover. A curve that ends before another begins has no such range with
+    it, and is left out. With `to_end` it is their median to the end of the longest, where a curve that has ended counts
+    with its last value. None if no run has a point.
     """
-    begin = max(curve.x[0] for curve in curves)
-    if not to_end:
-        curves = [curve for curve in curves if curve.x[-1] >= begin]
-    ends = [curve.x[-1] for curve in curves]
+    curves = [found for found in map(curve, group.runs) if len(found.x)]
+    if len(curves) < 2:
+        return Line(look.label, *curves[0], look.colour, dashes=look.dashes) if curves else None
+    begin = max(each.x[0] for each in curves)
+    drawn = curves if to_end else [each for each in curves if each.x[-1] >= begin]
+    ends = [each.x[-1] for each in drawn]
     x = np.linspace(begin, max(ends) if to_end else min(ends), GRID_POINTS)
-    values = np.stack([np.interp(x, curve.x, curve.y) for curve in curves])
+    values = np.stack([np.interp(x, each.x, each.y) for each in drawn])
     middle = np.median(values, axis=0) if to_end else values.mean(axis=0)
-    return Band(x, middle, values.min(axis=0), values.max(axis=0))
+    low, high = values.min(axis=0), values.max(axis=0)
+    return Line(look.label, x, middle, look.colour, dashes=look.dashes, low=low, high=high, seeds=curves)

@@ -19,6 +19,21 @@ TERMS = tuple((name, name.removesuffix("_loss").replace("_", " ")) for name in L
 MINUTES_BELOW = 2 * 3600  # seconds; the time axis of a longer run is in hours
 
 
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart, or dots. With `low` and `high`, the space between them is filled."""
+
+    label: str
+    x: Series
+    y: Series
+    colour: str
+    dots: bool = False
+    dashes: Sequence[float] = ()  # lengths that are drawn and left out in turn; empty for a solid line
+    low: Series | None = None
+    high: Series | None = None
+    seeds: Sequence[Curve] = ()  # the curves that a mean is made of
+
+
 class XAxis(NamedTuple):
     """A choice for the x axis: the figure of the reports, its units in one unit of the axis, and its label."""
 
@@ -73,10 +88,10 @@ class Panel:
     from_zero: bool = False  # the axis begins at 0
     without_zero: bool = False  # leave out figures that are always 0, such as switched-off losses
 
-    def curves(self, curve: Callable[[str], Curve]) -> list[tuple[str, Curve, str]]:
-        """The label, the points and the colour of each figure; `curve` gives the points of a figure."""
-        found = [(label, curve(name), colour_of(i)) for i, (name, label) in enumerate(self.figures)]
-        return [each for each in found if len(each[1].x) and not (self.without_zero and not each[1].y.any())]
+    def lines(self, curve: Callable[[str], Curve]) -> list[Line]:
+        """A line for each figure that is known; `curve` gives the points of a figure."""
+        found = [Line(label, *curve(name), colour_of(i)) for i, (name, label) in enumerate(self.figures)]
+        return [line for line in found if len(line.x) and not (self.without_zero and not line.y.any())]
 
 
 LEARNING = (
@@ -136,6 +151,30 @@ REPLAYS = (
     Panel("Unrolls in each replay", (("replays/*/size", ""),), from_zero=True),
     Panel("Time for drawing, share of the total", (("replay_time_shares/*", ""),), percent=True, from_zero=True),
 )
+
+
+def return_lines(history: History, axis: XAxis, smooth: int = 1) -> list[Line]:
+    """The return of every game as a dot, their moving mean, and the evaluations."""
+    games = _games_over(history, axis.figure)
+    means = axis.curve(history, "return_mean", smooth)
+    tested = axis.curve(history, "eval_return_mean", smooth)
+    lines = [
+        Line("each game", games.x / axis.unit, games.y, GAMES, dots=True),
+        Line(f"mean of the last {history.return_window} games", *means, MEAN),
+        Line("test games, mean", *tested, TESTED),
+    ]
+    return [line for line in lines if len(line.x)]
+
+
+def _games_over(history: History, figure: str) -> Curve:
+    """Games have only agent steps; other units are interpolated between the reports."""
+    steps = history.curve(figure, "agent_steps")
+    if figure == "agent_steps" or not len(steps.x):
+        return history.games
+    order = np.argsort(steps.x, kind="stable")
+    # Both are 0 at the start of a run.
+    xs = np.interp(history.games.x, np.append(0.0, steps.x[order]), np.append(0.0, steps.y[order]), right=np.nan)
+    return Curve(xs[~np.isnan(xs)], history.games.y[~np.isnan(xs)])
 
 
 def learning_panels(history: History) -> list[Panel]:

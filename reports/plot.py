@@ -2,11 +2,12 @@
 
 import json
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,19 +18,17 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from machine.program import run_command
 from options.command_line import split_words
 from options.rules import Options, Rule, UsageError, counted, declared, did_you_mean, matching, one_of, option, whole
-from reports.compare_runs import Group, group_runs, seed_band
-from reports.panels import X_AXES, colour_of, dashes
+from reports.compare_runs import Group, Look, group_runs, line_of, looks
+from reports.panels import X_AXES, Line
 from reports.scores import game_name
 from run_files.run_folder import write_atomically
-from run_files.run_history import Curve, History
+from run_files.run_history import History
 from run_files.run_reader import ARCHIVE, read_histories
 
 INK, FAINT_INK, GRID = "#222222", "#6B6B6B", "#E6E6E6"
 PICTURE = matching(r"(?s).*[^/]\.(png|svg|pdf)", "end in one of .png, .svg, .pdf", is_path=True)
 METRIC = "return_mean"
 CHARACTER_WIDTH = 0.071  # inches, in a label
-GREYS = ("0.45", "0.6", "0.7")
-GREY_DASHES: Sequence[tuple[float, ...]] = ((), (4, 1.5), (1, 1.2), (6, 1.5, 1, 1.5))  # with GREYS, twelve looks
 USAGE = "usage: python -m reports.plot RUN|SWEEP [RUN ...] [--name=value ...]"
 
 
@@ -88,21 +87,22 @@ def compare(histories: Sequence[History], options: PlotOptions) -> tuple[list[Gr
     Returns what was drawn, and why for each run that has nothing to draw. Raises UsageError if no run has.
     """
     axis = X_AXES[options.x]
+    curve = partial(axis.curve, figure=options.metric, window=options.smooth)
     given = [history for group in group_runs(histories) for history in group.runs]
     with_values = [history for history in given if len(history.curve(options.metric, axis.figure).x)]
     left_out = [f"{history.folder} has no {options.metric} yet" for history in given if history not in with_values]
     if not with_values:
         raise UsageError(left_out[0] + did_you_mean(options.metric, given[0].names()))
     groups, grey = named_groups(with_values, options.names)
-    looks = _looks(groups, grey)
+    seen = looks(groups, grey)
     games = list(dict.fromkeys(group.env for group in groups))
-    figure, panels = _page(len(games), [look for look in looks.values() if look.label])
+    figure, panels = _page(len(games), [look for look in seen.values() if look.label])
     for axes, game in zip(panels, games, strict=True):
         style_axes(axes, game_name(game))
         for group in groups:
-            if group.env == game:
-                curves = [axis.curve(run, options.metric, options.smooth) for run in group.runs]
-                _draw_group(axes, curves, looks[group.name], to_end=options.seeds == "median")
+            line = line_of(group, seen[group.name], curve, to_end=options.seeds == "median")
+            if group.env == game and line is not None:
+                _draw_line(axes, line, seen[group.name])
         axes.margins(x=0.01)
         format_counts(axes, 6)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(float(f"{value:.6g}"))))
@@ -133,28 +133,6 @@ def named_groups(histories: Sequence[History], names: str | None = None) -> tupl
     return groups, grey
 
 
-class _Look(NamedTuple):
-    """How the lines of one configuration look in all panels, and their label below."""
-
-    colour: str
-    dashes: tuple[float, ...]
-    label: str
-    is_grey: bool  # in the background, and without a band
-
-
-def _looks(groups: Sequence[Group], grey: Collection[str]) -> Mapping[str, _Look]:
-    """By name. A configuration may have another number of seeds in each game; the largest is told."""
-    labels: dict[str, str] = {}
-    for group in sorted(groups, key=lambda group: len(group.runs)):
-        labels[group.name] = group.label
-    names = dict.fromkeys(group.name for group in groups)
-    coloured = [name for name in names if name not in grey]
-    looks = {name: _Look(colour_of(i), dashes(i), labels[name], False) for i, name in enumerate(coloured)}
-    for i, name in enumerate(name for name in names if name in grey):
-        looks[name] = _Look(GREYS[i % len(GREYS)], GREY_DASHES[i % len(GREY_DASHES)], labels[name], True)
-    return looks
-
-
 def _metric_name(metric: str, histories: Sequence[History]) -> str:
     windows = {history.return_window for history in histories}
     if metric != METRIC or len(windows) > 1:
@@ -162,7 +140,7 @@ def _metric_name(metric: str, histories: Sequence[History]) -> str:
     return f"mean return of the last {windows.pop()} games"
 
 
-def _page(games: int, looks: Sequence[_Look]) -> tuple[Figure, list[Axes]]:
+def _page(games: int, looks: Sequence[Look]) -> tuple[Figure, list[Axes]]:
     """A figure with a panel for each game, and the labels of all panels below them, each once."""
     columns = min(3, games)
     rows = -(-games // columns)
@@ -171,34 +149,28 @@ def _page(games: int, looks: Sequence[_Look]) -> tuple[Figure, list[Axes]]:
     height += 0.21 * sum(label.count("\n") + 1 for label in wrapped)
     figure = Figure(figsize=(width, height), dpi=100, facecolor="white",
                     layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))  # fmt: skip
-    grid = figure.add_gridspec(rows, columns)
-    panels = [figure.add_subplot(grid[place // columns, place % columns]) for place in range(games)]
+    panels = [figure.add_subplot(rows, columns, place + 1) for place in range(games)]
     if looks:
-        lines = [Line2D([], [], linewidth=2.2, **_line_style(look)) for look in looks]
+        lines = [Line2D([], [], linewidth=2.2, **_style(look)) for look in looks]
         figure.legend(lines, wrapped, loc="outside lower left", fontsize=9, frameon=False, labelcolor=INK,
                       handlelength=3.2 if any(look.dashes for look in looks) else 2)  # fmt: skip
     return figure, panels
 
 
-def _line_style(look: _Look) -> dict[str, Any]:
-    return {"color": look.colour, "linestyle": (0, look.dashes) if look.dashes else "solid"}
+def _style(look: Look) -> dict[str, Any]:
+    return {"color": look.colour, "linestyle": (0, tuple(look.dashes)) if look.dashes else "solid"}
 
 
-def _draw_group(axes: Axes, curves: Sequence[Curve], look: _Look, *, to_end: bool) -> None:
-    style = _line_style(look)
-    if look.is_grey:
-        band = seed_band(curves, to_end=to_end)
-        axes.plot(band.x, band.middle, linewidth=1.4, zorder=1.5, **style)
+def _draw_line(axes: Axes, line: Line, look: Look) -> None:
+    if line.low is None or line.high is None or look.is_grey:
+        marker = "o" if len(line.x) == 1 else ""  # a line of one point is invisible
+        width, layer = (1.4, 1.5) if look.is_grey else (2, 2)
+        axes.plot(line.x, line.y, linewidth=width, marker=marker, zorder=layer, **_style(look))
         return
-    if len(curves) == 1:
-        marker = "o" if len(curves[0].x) == 1 else ""  # a line of one point is invisible
-        axes.plot(*curves[0], linewidth=2, marker=marker, **style)
-        return
-    for curve in curves:
-        axes.plot(*curve, linewidth=0.7, alpha=0.35, **style)
-    band = seed_band(curves, to_end=to_end)
-    axes.fill_between(band.x, band.low, band.high, color=look.colour, alpha=0.16, linewidth=0)
-    axes.plot(band.x, band.middle, linewidth=2.2, **style)
+    for curve in line.seeds:
+        axes.plot(*curve, linewidth=0.7, alpha=0.35, **_style(look))
+    axes.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.16, linewidth=0)
+    axes.plot(line.x, line.y, linewidth=2.2, **_style(look))
 
 
 # --- The style of all pictures ----------------------------------------------------------------------------------------

@@ -5,11 +5,9 @@ import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -19,12 +17,12 @@ from options.replay_options import parse_replays
 from options.rules import UsageError
 from reports.compare_runs import describe_replays
 from reports.number_format import duration, on_page
-from reports.panels import GAMES, MEAN, TESTED, Panel, page_panels, smoothed
+from reports.panels import MEAN, TESTED, X_AXES, Panel, page_panels, return_lines, smoothed
 from reports.plot import FAINT_INK, INK, as_bytes, format_counts, short_count, style_axes, verbatim
 from reports.scores import game_name
 from run_files.metrics import EVALUATIONS, METRICS
 from run_files.run_folder import write_atomically
-from run_files.run_history import CHOSEN_NETWORK, Curve, History, Series
+from run_files.run_history import CHOSEN_NETWORK, History, Series
 from run_files.run_reader import RunReader
 
 FILE = "curves.png"
@@ -89,32 +87,29 @@ def draw_run(history: History) -> bytes:
 def _draw_return(axes: Axes, history: History) -> None:
     style_axes(axes, "Return of full games")
     axes.title.set_fontsize(12)
-    games = history.games
-    if not len(games.x):
+    lines = return_lines(history, X_AXES["steps"])
+    if not lines:
         axes.text(0.5, 0.5, "no game has ended yet", transform=axes.transAxes, ha="center", color=FAINT_INK)
         return
-    kept = np.linspace(0, len(games.x) - 1, min(MOST_POINTS, len(games.x))).astype(int)
-    points = Curve(games.x[kept], games.y[kept])
-    size = float(np.clip(20_000 / len(points.x), 3, 25))
-    axes.scatter(points.x, points.y, s=size, color=GAMES, alpha=0.45, linewidths=0, label="each game")
-    means = smoothed(games.y, history.return_window)
-    label = f"mean of the last {history.return_window} games"
-    axes.plot(games.x, means, color=MEAN, linewidth=2.2, label=label)
-    tested = history.curve("eval_return_mean")
-    if len(tested.x):
-        axes.plot(*tested, "o-", color=TESTED, markersize=4, linewidth=1.2, label="test games, mean")
-    axes.annotate(
-        on_page(float(means[-1])), (games.x[-1], means[-1]), xytext=(-4, 7),
-        textcoords="offset points", ha="right", fontsize=11, fontweight="bold", color=MEAN,
-        path_effects=[withStroke(linewidth=3, foreground="white")],
-    )  # fmt: skip
-    axes.margins(y=0.06)
-    if np.ptp(points.y) < 1:  # one game, or equal returns
-        axes.set_ylim(points.y.min() - 1, points.y.max() + 1)
+    for line in lines:
+        if line.dots:
+            kept = np.linspace(0, len(line.x) - 1, min(MOST_POINTS, len(line.x))).astype(int)
+            size = float(np.clip(60 / np.sqrt(len(kept)), 1.8, 5))
+            axes.plot(line.x[kept], line.y[kept], "o", markersize=size, markeredgewidth=0, alpha=0.45,
+                      color=line.colour, label=line.label)  # fmt: skip
+        else:
+            marker = "o" if line.colour == TESTED or len(line.x) == 1 else ""
+            axes.plot(line.x, line.y, color=line.colour, linewidth=2, marker=marker, markersize=4, label=line.label)
+        if line.colour == MEAN:
+            axes.annotate(
+                on_page(float(line.y[-1])), (line.x[-1], line.y[-1]), xytext=(-4, 7),
+                textcoords="offset points", ha="right", fontsize=11, fontweight="bold", color=MEAN,
+                path_effects=[withStroke(linewidth=3, foreground="white")],
+            )  # fmt: skip
+    low, high = axes.get_ylim()
+    if high - low < 1:  # one game, or equal returns
+        axes.set_ylim(low - 1, high + 1)
     _legend(axes, 9)
-    legend = axes.get_legend()
-    assert legend is not None
-    cast(PathCollection, legend.legend_handles[0]).set_sizes([25])
 
 
 def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
@@ -126,23 +121,20 @@ def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
         axes.set_yscale("log")
         axes.set_autoscaley_on(False)  # autoscaling warns about a single value
         axes.minorticks_off()
-    drawn: list[Curve] = []
-    for label, whole, colour in panel.curves(history.curve):
-        curve = Curve(whole.x[whole.y > 0], whole.y[whole.y > 0]) if panel.logarithmic else whole
-        if len(curve.x):
-            means = np.exp(_means(Curve(curve.x, np.log(curve.y)))) if panel.logarithmic else _means(curve)
-            _draw_line(axes, curve, means, label, colour)
-            drawn.append(curve)
+    drawn: list[Series] = []
+    for line in panel.lines(history.curve):
+        x, y = (line.x[line.y > 0], line.y[line.y > 0]) if panel.logarithmic else (line.x, line.y)
+        if not len(x):
+            continue
+        means = np.exp(_means(np.log(y))) if panel.logarithmic else _means(y)
+        # As it was reported, thin and light, and its running mean on top.
+        axes.plot(x, y, color=line.colour, alpha=0.22, linewidth=0.8)
+        marker = "o" if len(x) == 1 else ""  # a line of one point is invisible
+        axes.plot(x, means, color=line.colour, linewidth=1.5, label=line.label, marker=marker, markersize=3)
+        drawn.append(y)
     if drawn:
-        _limit(axes, panel, np.concatenate([curve.y for curve in drawn]))
+        _limit(axes, panel, np.concatenate(drawn))
     _legend(axes, 8)
-
-
-def _draw_line(axes: Axes, curve: Curve, means: Series, label: str, colour: str) -> None:
-    """Draw a curve as reported, thin and light, and its running means on top."""
-    axes.plot(curve.x, curve.y, color=colour, alpha=0.22, linewidth=0.8)
-    marker = "o" if len(curve.x) == 1 else ""  # a line of one point is invisible
-    axes.plot(curve.x, means, color=colour, linewidth=1.5, label=label, marker=marker, markersize=3)
 
 
 def _limit(axes: Axes, panel: Panel, values: Series) -> None:
@@ -180,14 +172,14 @@ def _legend(axes: Axes, size: float) -> None:
 
 def _draw_shares(axes: Axes, panel: Panel, history: History) -> None:
     """Fractions of the time on top of each other; small ones are left out."""
-    curves = panel.curves(history.curve)
-    longest = max(len(curve.x) for _, curve, _ in curves)
-    large = [each for each in curves if len(each[1].x) == longest and each[1].y.mean() > 0.005]
+    lines = panel.lines(history.curve)
+    longest = max(len(line.x) for line in lines)
+    large = [line for line in lines if len(line.x) == longest and line.y.mean() > 0.005]
     if not large:
         return
-    labels, colours = [label for label, _, _ in large], [colour for _, _, colour in large]
-    shares = [_means(curve) for _, curve, _ in large]
-    axes.stackplot(large[0][1].x, *shares, labels=labels, colors=colours, alpha=0.75, linewidth=0)
+    labels, colours = [line.label for line in large], [line.colour for line in large]
+    axes.stackplot(large[0].x, *(_means(line.y) for line in large), labels=labels, colors=colours, alpha=0.75,
+                   linewidth=0)  # fmt: skip
     axes.set_ylim(0, 1)
     axes.grid(visible=False)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
@@ -197,9 +189,9 @@ def _draw_shares(axes: Axes, panel: Panel, history: History) -> None:
     )  # fmt: skip
 
 
-def _means(curve: Curve) -> Series:
+def _means(values: Series) -> Series:
     """Running mean over a fiftieth of the reports."""
-    return smoothed(curve.y, max(1, len(curve.x) // 50))
+    return smoothed(values, max(1, len(values) // 50))
 
 
 def _write_title(figure: Figure, history: History, height: float) -> None:

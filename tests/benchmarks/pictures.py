@@ -107,7 +107,7 @@ def dashboard_page(run: Path) -> tuple[bytes, list[str]]:
         for panel in learning_panels(read_history(run)):
             page.wait_for_chart(panel.title)
         shown.wait_for_timeout(2000)  # charts grow in an animation
-        return shown.screenshot(), shown.locator("section.card .card-title").all_inner_texts()
+        return shown.screenshot(), page.titles()
 
 
 def draw(name: str, run: Path, place: Path) -> bytes:

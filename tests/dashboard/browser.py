@@ -105,23 +105,30 @@ class Visitor:
 
     def chart(self, title: str) -> Any:
         """The points that a chart shows now: a list for each of its lines."""
-        return self.page.evaluate(
-            """title => {
-                const cards = [...document.querySelectorAll('section.card')];
-                const card = cards.find(card => card.querySelector('.card-title')?.textContent == title);
-                const chart = card && card.querySelector('.nicegui-echart');
-                const id = chart && Number(chart.id.slice(1));
-                return id && getElement(id).chart ? getElement(id).chart.getOption().series.map(s => s.data) : null;
-            }""",
-            title,
+        option = self._charts().get(title)
+        return option and [series["data"] for series in option["series"]]
+
+    def titles(self) -> list[str]:
+        """Those of all charts."""
+        return list(self._charts())
+
+    def _charts(self) -> dict[str, Any]:
+        """The options of ECharts by the title of each chart."""
+        options = self.page.evaluate(
+            """() => [...document.querySelectorAll('section .nicegui-echart')]
+                .map(chart => getElement(Number(chart.id.slice(1))).chart?.getOption())
+                .filter(option => option?.title).map(({title, series}) => ({title: title[0].text, series}))"""
         )
+        return {option["title"].replace("\n", " "): option for option in options}
+
+    def tool(self, title: str, place: int) -> None:
+        """Click a tool of a chart, counted from the right."""
+        name = title.partition(":")[0]
+        box = self.page.locator(f'section [aria-label*="{name}"]').first.bounding_box()
+        self.page.mouse.click(box["x"] + box["width"] - 9 - 23.5 * place, box["y"] + 8)
 
     def wait_for_chart(self, title: str) -> Any:
-        self.page.wait_for_function(
-            "title => [...document.querySelectorAll('section.card')].some(card =>"
-            " card.querySelector('.card-title')?.textContent == title && card.querySelector('canvas'))",
-            arg=title,
-        )
+        self.wait_until(lambda: self.chart(title) is not None)
         return self.chart(title)
 
     def wait_until(self, condition: Any, seconds: float = WAIT_SECONDS) -> None:

@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("nicegui")
 
-from dashboard.chart_tabs import panel_chart, return_chart
-from dashboard.charts import Frame
+from dashboard.chart_tabs import panel_chart
+from dashboard.charts import ChartOptions, Frame, line_chart
 from dashboard.results import Results
-from reports.panels import X_AXES, XAxis, learning_panels, replay_panels, time_axis
+from reports.panels import X_AXES, XAxis, learning_panels, replay_panels, return_lines, time_axis
 from run_files.run_history import History
 from tests.dashboard.some_runs import write_run
 
@@ -22,6 +22,10 @@ def history_of(folder: Path) -> History:
     data = Results(folder.parent).reader(folder)
     data.refresh()
     return data.history
+
+
+def return_chart(history: History, frame: Frame) -> ChartOptions:
+    return line_chart("Return of full games", return_lines(history, frame.axis, frame.smooth), frame)
 
 
 @pytest.mark.parametrize(

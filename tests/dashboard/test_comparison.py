@@ -14,7 +14,7 @@ from dashboard.comparison import (
     search_chart,
 )
 from dashboard.results import Results, RunRow
-from reports.compare_runs import Group, group_runs
+from reports.compare_runs import Group, group_runs, looks
 from reports.panels import COLOURS, X_AXES
 from run_files.checkpoint import checkpoint_name
 from tests.dashboard.some_runs import append_report, write_run, write_sweep
@@ -28,7 +28,7 @@ ELITE = (
 
 def charted(groups: Sequence[Group]) -> Any:
     """The lines of a chart with these groups."""
-    return comparison_chart(groups, "return_mean", FRAME, [group.label for group in groups])["series"]
+    return comparison_chart("", groups, "return_mean", FRAME, looks(groups))["series"]
 
 
 def rows_of(root: Path) -> list[RunRow]:
@@ -62,10 +62,10 @@ def test_a_configuration_has_the_same_colour_in_all_games(tmp_path: Path) -> Non
     folders = [write_run(tmp_path / f"{env}{lr}", env=env, lr=lr) for env, lr in
                (("CartPole-v1", 1e-4), ("CartPole-v1", 1e-3), ("Acrobot-v1", 1e-3), ("Acrobot-v1", 1e-2))]  # fmt: skip
     groups = groups_with_curves(folders)
-    places = [*dict.fromkeys(group.label for group in groups)]
     colours = {}
     for env in ("CartPole-v1", "Acrobot-v1"):
-        chart = comparison_chart([group for group in groups if group.env == env], "return_mean", FRAME, places)
+        own = [group for group in groups if group.env == env]
+        chart = comparison_chart("", own, "return_mean", FRAME, looks(groups))
         colours[env] = {line["name"]: line["lineStyle"]["color"] for line in chart["series"]}
     assert colours == {
         "CartPole-v1": {"lr 0.0001": COLOURS[0], "lr 0.001": COLOURS[1]},

@@ -23,6 +23,7 @@ from tests.dashboard.some_runs import append_report, write_run, write_sweep
 need_browser()
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # on a busy machine, every page takes seconds
 
+SVG, PNG, NUMBERS, ZOOM_BACK, ZOOM = range(5)  # the tools of a chart, from the right
 RETURNS, ENTROPY = "Return of full games", "Entropy of the policy, nats"
 ATTACK = """x" onclick="attack()" x="<img src=x onerror=attack()>');attack();//{{ attack() }}"""
 
@@ -107,18 +108,18 @@ def test_curves_grow_with_the_files_keep_their_zoom_and_say_what_is_wrong(visito
     # A chart that was hidden is drawn some time after its tab is shown.
     visitor.wait_until(lambda: len((visitor.chart(RETURNS) or [[], []])[-1]) == 20)
 
-    card = page.locator("section.card", has_text=RETURNS)
+    card = page.locator("section.card", has=page.locator(f'[aria-label*="{RETURNS}"]'))
     box = card.locator("canvas").first.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     card.locator(".chart-tooltip", has_text="mean of the last 100 games").wait_for()
-    card.get_by_label("zoom: then drag over the chart").click()
+    visitor.tool(RETURNS, ZOOM)
     page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.3 * box["height"])
     page.mouse.down()
     page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.6 * box["height"], steps=5)
     page.mouse.up()
 
     def zoomed() -> bool:
-        script = """() => getElement(Number(document.querySelector('.chart.large').id.slice(1)))
+        script = """() => getElement(Number(document.querySelector('.nicegui-echart').id.slice(1)))
             .chart.getOption().dataZoom.some(zoom => zoom.end < 99)"""
         return bool(page.evaluate(script))
 
@@ -126,7 +127,7 @@ def test_curves_grow_with_the_files_keep_their_zoom_and_say_what_is_wrong(visito
     append_report(folder, 21)
     visitor.wait_until(lambda: len(visitor.chart(RETURNS)[1]) == 21)
     assert zoomed()
-    card.get_by_label("show all").click()
+    visitor.tool(RETURNS, ZOOM_BACK)
     visitor.wait_until(lambda: not zoomed())
     page.get_by_text("time", exact=True).click()
     visitor.wait_until(lambda: visitor.chart(RETURNS)[1][-1][0] == pytest.approx(21 / 60, rel=1e-4))
@@ -149,10 +150,9 @@ def test_every_tab_of_a_run_shows_its_files(visitor: Visitor, results: Path) -> 
     visitor.wait_for_chart(RETURNS)
     page.get_by_label("search all figures").fill("steps_per")
     visitor.wait_for_chart("steps_per_second")
-    assert not page.get_by_text("Entropy of the policy").is_visible()
-    card = page.locator("section.card", has_text="steps_per_second")
-    card.get_by_label("show as a table").click()
-    assert card.locator("tr").last.inner_text().split() == ["20000", "1000"]
+    assert not page.locator(f'[aria-label*="{ENTROPY}"]').is_visible()
+    visitor.tool("steps_per_second", NUMBERS)
+    assert page.locator("section textarea").last.input_value().split()[-2:] == ["20000", "1000"]
     page.get_by_role("tab", name="Machine").click()
     assert len(visitor.wait_for_chart("Time of the learner")) == 2
     page.get_by_role("tab", name="Replays").click()
@@ -208,9 +208,9 @@ def test_runs_are_compared_and_charts_are_saved(visitor: Visitor, results: Path)
     page.get_by_text("3 done").wait_for()
     first = page.locator("tbody tr").first.inner_text()
     assert "lr 0.001, 2 seeds" in first and "11.5" in first
-    for label, begin in (("save as PNG", b"\x89PNG"), ("save as SVG", b"<svg")):
+    for tool, begin in ((PNG, b"\x89PNG"), (SVG, b"<svg")):
         with page.expect_download() as download:
-            page.locator("section.card", has_text="Pong, mean return").get_by_label(label).click()
+            visitor.tool("Pong, mean return", tool)
         content = Path(download.value.path()).read_bytes()
         assert content.startswith(begin) and len(content) > 2000
     assert "Pong, mean return" in content.decode() and "lr 0.001, 2 seeds" in content.decode()
@@ -239,6 +239,29 @@ def test_pages_fit_narrow_and_wide_screens_in_light_and_dark(browser: Any, addre
                 background = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
                 assert (sum(map(int, background.strip("rgb()").split(","))) < 200) == (scheme == "dark"), path
                 assert page.evaluate("() => document.documentElement.lang") == "en-US"
+
+
+@pytest.mark.parametrize("width", [420, 1400])
+def test_long_names_are_shown_as_a_whole_below_a_comparison(browser: Any, tmp_path: Path, width: int) -> None:
+    many = [write_run(tmp_path / f"run{i}", env_kwargs=json.dumps({f"key{i}_{k}": 1 / (i + 3) for k in range(5)}))
+            for i in range(6)]  # fmt: skip
+    with serving(tmp_path) as address, visiting(browser, address, width) as visitor:
+        visitor.open("/compare?" + "&".join(f"run={run.name}" for run in many))
+        visitor.wait_for_chart("Pong, mean return")
+        chart = "getElement(Number(document.querySelector('.nicegui-echart').id.slice(1))).chart"
+        size = visitor.page.evaluate(f"() => [{chart}.getWidth(), {chart}.getHeight()]")
+        texts = visitor.page.evaluate(
+            f"""() => {chart}.getZr().storage.getDisplayList().filter(part => part.type == 'tspan').map(part => {{
+                const box = part.getBoundingRect().clone();
+                if (part.getComputedTransform()) box.applyTransform(part.getComputedTransform());
+                return [part.style.text, box.x, box.y, box.x + box.width, box.y + box.height]; }})"""
+        )
+    words = {word for text, *_ in texts for word in text.split()}
+    assert {f'"key{i}_{k}":' for i in range(6) for k in range(5)} <= words | {word[1:] for word in words}
+    names = [box for text, *box in texts if "key" in text]
+    axis = next(box for text, *box in texts if text == "agent steps")
+    for left, top, right, bottom in names:
+        assert left >= 0 and right <= size[0] and top >= axis[1] and bottom <= size[1]
 
 
 def test_text_of_users_files_is_only_shown_and_nothing_is_written(browser: Any, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Runs of equal configuration are one group, named by the options that differ."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from option_flags import Config
-from reports.compare_runs import group_runs, seed_band
+from reports.compare_runs import Group, Look, group_runs, line_of
 from reports.run_curves import draw_run
 from run_files.run_history import Curve, History
 from run_files.run_reader import read_histories, read_history
@@ -161,12 +162,18 @@ def test_names_and_tags_that_all_runs_of_a_group_have_are_named_where_they_tell_
     assert labels(*others, write_run(tmp_path / "same", lr=1e-4, tags="paper"))[1] == "lr 0.0001"
 
 
+def band_of(curves: Sequence[Curve], *, to_end: bool = False) -> Any:
+    """The line of seeds with these curves."""
+    runs: Any = range(len(curves))
+    return line_of(Group("", "Pong", runs), Look("blue", (), "three"), lambda run: curves[run], to_end=to_end)  # type: ignore[call-overload]
+
+
 def test_the_band_of_seeds_covers_the_range_that_all_of_them_have() -> None:
     long = Curve(np.array([0.0, 10.0, 20.0]), np.array([0.0, 10.0, 20.0]))
     short = Curve(np.array([5.0, 15.0]), np.array([7.0, 17.0]))
-    band = seed_band([long, short])
+    band = band_of([long, short])
     assert (band.x[0], band.x[-1]) == (5, 15)
-    np.testing.assert_allclose(band.middle, band.x + 1)
+    np.testing.assert_allclose(band.y, band.x + 1)
     np.testing.assert_allclose(band.low, band.x)
     np.testing.assert_allclose(band.high, band.x + 2)
 
@@ -174,7 +181,7 @@ def test_the_band_of_seeds_covers_the_range_that_all_of_them_have() -> None:
 def test_a_seed_that_ended_before_another_began_is_not_in_the_band() -> None:
     ended = Curve(np.array([0.0, 10.0]), np.array([0.0, 10.0]))
     late = Curve(np.array([20.0, 30.0]), np.array([5.0, 6.0]))
-    band = seed_band([ended, late])
+    band = band_of([ended, late])
     assert (band.x[0], band.x[-1]) == (20, 30)
     np.testing.assert_allclose(band.low, np.linspace(5, 6, len(band.x)))
     np.testing.assert_array_equal(band.low, band.high)
@@ -183,9 +190,9 @@ def test_a_seed_that_ended_before_another_began_is_not_in_the_band() -> None:
 def test_the_median_goes_to_the_end_of_the_longest_seed() -> None:
     """The seeds that have ended count with their last values."""
     curves = [Curve(np.array([0.0, end]), np.array([0.0, end])) for end in (10.0, 20.0, 40.0)]
-    band = seed_band(curves, to_end=True)
+    band = band_of(curves, to_end=True)
     assert (band.x[0], band.x[-1]) == (0, 40)
-    np.testing.assert_allclose(band.middle, np.minimum(band.x, 20))
+    np.testing.assert_allclose(band.y, np.minimum(band.x, 20))
     np.testing.assert_allclose(band.low, np.minimum(band.x, 10))
     np.testing.assert_allclose(band.high, band.x)
 

@@ -43,7 +43,7 @@ def test_a_run_is_drawn_with_the_figures_that_it_has(tmp_path: Path) -> None:
 def test_a_share_of_zero_is_drawn_and_a_term_of_the_loss_without_weight_is_not(tmp_path: Path) -> None:
     figures = {"policy_loss": 0.5, "entropy_loss": 0.0, "idle_share": 0.0, "missed_share": 0.0}
     history = read_history(write_run(tmp_path / "run", more=figures))
-    drawn = {label for panel in page_panels(history) for label, _, _ in panel.curves(history.curve)}
+    drawn = {line.label for panel in page_panels(history) for line in panel.lines(history.curve)}
     assert {"policy", "idle", "late"} <= drawn and "entropy" not in drawn
 
 
@@ -62,11 +62,11 @@ def test_the_ages_of_unrolls_are_drawn_where_some_are_replayed(
 def test_both_pictures_of_a_run_have_the_same_panels_and_colours(tmp_path: Path) -> None:
     history = read_history(write_run(tmp_path / "run"))
     drawn = page_panels(history)
-    shown = {panel.title: panel.curves(history.curve) for panel in learning_panels(history) + machine_panels(history)}
+    shown = {panel.title: panel.lines(history.curve) for panel in learning_panels(history) + machine_panels(history)}
     assert len(drawn) >= 4
     for panel in drawn:
-        assert [(label, colour) for label, _, colour in panel.curves(history.curve)] == [
-            (label, colour) for label, _, colour in shown[panel.title]
+        assert [(line.label, line.colour) for line in panel.lines(history.curve)] == [
+            (line.label, line.colour) for line in shown[panel.title]
         ]
 
 
