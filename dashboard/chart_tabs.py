@@ -1,27 +1,19 @@
-"""Tabs of charts that grow with the run. That of the replays also has a map of what they hold."""
+"""Tabs of charts that grow with the run, and the controls above charts."""
 
-from asyncio import to_thread
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from nicegui import ui
 
-from dashboard.charts import ChartOptions, Frame, line_chart, scatter_chart
-from dashboard.children import PageChild, ReplayMap
-from dashboard.page_parts import ChartCard, heading, notices, show_notices
-from dashboard.results import PageError, Results
-from processes.child import Call
-from reports.panels import X_AXES, Panel, replay_panels, return_lines, time_axis
-from run_files.run_folder import CHECKPOINTS
+from dashboard.charts import ChartOptions, Frame, line_chart
+from dashboard.page_parts import ChartCard, notices, show_notices
+from reports.panels import X_AXES, Panel, return_lines, time_axis
 from run_files.run_history import History
 from run_files.run_reader import RunReader
 
 RETURNS = "Return of full games"
 MOST_FOUND = 30  # charts of figures that a search finds
 NO_REPORT = "There is no report yet; the first one comes after --report_period agent steps."
-MAP_TITLE = "Unrolls by their features, first two principal components"
-MAP_SECONDS = 300.0  # longest wait: replays can have many gigabytes
-COLOURINGS = ("age in updates", "distance", "sum of rewards", "times drawn")
 
 
 class AxisChoice:
@@ -84,65 +76,6 @@ class CurveTab:
         elif options["series"]:
             with place:
                 self._cards[title] = ChartCard(options, large=place is self._top)
-
-
-class ReplayTab:
-    """The charts of the draws, and a map of the newest saved replays on demand."""
-
-    def __init__(self, results: Results, data: RunReader) -> None:
-        self._results = results
-        self._checkpoints = data.folder / CHECKPOINTS
-        self._map: ReplayMap | None = None
-        self.update = CurveTab(data, replay_panels).update
-        heading(2, "What attentive and elite replays hold")
-        with ui.element("div").classes("row"):
-            self._button = ui.button("Map the saved replays", on_click=self._read).props("unelevated")
-            self._colouring = ui.select(list(COLOURINGS), value=COLOURINGS[0], label="colour", on_change=self._draw)
-            self._colouring.props("dense outlined").style("min-width: 170px")
-        self._message = ui.label("One point for each unroll that the run saved with --save_replay.").classes("soft")
-        self._place = ui.column().classes("w-full")
-
-    async def _read(self) -> None:
-        self._button.disable()
-        self._message.set_text("Reading the saved replays …")
-        try:
-            self._map = await to_thread(self._mapped)
-        except PageError as error:
-            self._message.set_text(str(error))
-            return
-        finally:
-            self._button.enable()
-        first, second = self._map.explained
-        self._message.set_text(
-            f"Replays of update {self._map.updates:,}. The components explain {first:.0%} and {second:.0%} of the "
-            "variance. Features are those of the policies that played."
-        )
-        self._draw()
-
-    def _mapped(self) -> ReplayMap:
-        if not self._results.inside(self._checkpoints):
-            raise PageError("The checkpoints of this run are elsewhere.")
-        child = PageChild(Call("dashboard.replay_map", "send_map", (self._checkpoints,)), "replay map")
-        try:
-            found = child.ask(MAP_SECONDS)
-            assert isinstance(found, ReplayMap)
-            return found
-        finally:
-            child.close()
-
-    def _draw(self) -> None:
-        if self._map is None:
-            return
-        label = str(self._colouring.value)
-        groups = {
-            replay: [each for each in zip(of["x"], of["y"], of[label], strict=True) if each[2] is not None]
-            for replay, of in self._map.replays.items()
-        }
-        if not any(groups.values()):
-            ui.notify("None of these unrolls has been ranked, so no distance is known.")
-        self._place.clear()
-        with self._place:
-            ChartCard(scatter_chart(MAP_TITLE, groups, label), large=True)
 
 
 def panel_chart(panel: Panel, history: History, frame: Frame) -> ChartOptions:

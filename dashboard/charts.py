@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +108,11 @@ def parallel_chart(
             "areaSelectStyle": {"width": 18, "borderColor": COLOURS[1], "color": COLOURS[1], "opacity": 0.25},
         }},
         "parallelAxis": [_parallel_axis(index, name, columns[index]) for index, name in enumerate(axes)],
-        "visualMap": _scale(axes[-1], known, len(axes) - 1),
+        "visualMap": {
+            "min": min(known, default=0.0), "max": max(known, default=1.0), "dimension": len(axes) - 1,
+            "orient": "horizontal", "left": 8, "bottom": 0, "itemHeight": 160, "itemWidth": 10,
+            "text": [axes[-1], ""], "textStyle": TEXT, "inRange": BY_VALUE, "calculable": True, ":formatter": SHORT,
+        },
         "tooltip": {**TOOLTIP, ":formatter": NAME},
         "series": [{
             "type": "parallel", "smooth": 0.15, "lineStyle": {"width": 2, "opacity": 0.75},
@@ -127,30 +131,6 @@ def _parallel_axis(index: int, name: str, column: Sequence[float | str | None]) 
     if low > 0 and high / low >= 30:
         return {**axis, "type": "log", "min": low, "max": high}
     return {**axis, "type": "value", "scale": True, "axisLabel": {**TEXT, ":formatter": SHORT}}
-
-
-def scatter_chart(title: str, groups: Mapping[str, Sequence[Sequence[float | None]]], value_label: str) -> ChartOptions:
-    """Points (x, y, value), coloured by their value on one scale; each group has its own symbol."""
-    values = [point[2] or 0.0 for points in groups.values() for point in points]
-    symbols = ("circle", "triangle", "rect", "diamond")
-    axis = {"type": "value", "scale": True, "splitLine": {"lineStyle": {"color": GRID}}, "nameLocation": "middle",
-            "nameGap": 8, "axisLabel": {"show": False}, "axisLine": {"show": False},
-            "axisTick": {"show": False}}  # fmt: skip
-    return {
-        **_common(title),
-        "grid": {"left": 28, "right": 12, "top": 24 + _top(title), "bottom": 62, "containLabel": True},
-        "legend": {"top": _top(title) - 8, "left": 4, "textStyle": TEXT, "itemStyle": {":color": SOFT},
-                   "show": len(groups) > 1},
-        "tooltip": {**TOOLTIP, ":formatter": f"(p) => '{value_label} ' + p.value[2]"},
-        "xAxis": {**axis, "name": "first component"},
-        "yAxis": {**axis, "name": "second component"},
-        "visualMap": _scale(value_label, values, 2),
-        "series": [
-            {"type": "scatter", "name": name, "symbol": symbols[index % len(symbols)], "symbolSize": 7,
-             "itemStyle": {"opacity": 0.75}, "data": [[short(number or 0.0) for number in point] for point in points]}
-            for index, (name, points) in enumerate(groups.items())
-        ],
-    }  # fmt: skip
 
 
 def _common(title: str, *, zoom: bool = False) -> ChartOptions:
@@ -204,15 +184,6 @@ def _with_names(names: Sequence[str], width: int) -> ChartOptions:
     longest, orient, height = names_below(names, width)
     wrapped = f"(name) => name.replace(/(.{{1,{longest}}})( |$)/g, '$1\\n').trimEnd()"
     return {"grid": {"bottom": 26 + height}, "legend": {"orient": orient, ":formatter": wrapped}}
-
-
-def _scale(label: str, values: Sequence[float], dimension: int) -> ChartOptions:
-    """The legend of colours that follow from a value: from the lowest to the highest."""
-    return {
-        "min": min(values, default=0.0), "max": max(values, default=1.0), "dimension": dimension,
-        "orient": "horizontal", "left": 8, "bottom": 0, "itemHeight": 160, "itemWidth": 10,
-        "text": [label, ""], "textStyle": TEXT, "inRange": BY_VALUE, "calculable": True, ":formatter": SHORT,
-    }  # fmt: skip
 
 
 def _series(line: Line, frame: Frame, stacked: bool) -> ChartOptions:

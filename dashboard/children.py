@@ -1,7 +1,7 @@
 """The child processes of all pages, and what they answer. Nothing here needs torch, which only they load."""
 
 import threading
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from dashboard.results import PageError
 from processes.child import Call, start_child
@@ -9,8 +9,6 @@ from processes.messages import ChildError, Kind, receive
 from processes.printed import reason
 
 MOST_AT_ONCE = 4  # while one starts, it keeps one of the threads that all pages share
-
-Columns: TypeAlias = dict[str, list[float | None]]  # equally long
 
 _running: set["PageChild"] = set()
 
@@ -32,14 +30,6 @@ class LivePicture(NamedTuple):
     scores: tuple[float, ...]  # of the finished games, the newest last
     checkpoint: str
     agent_steps: int  # of the checkpoint
-
-
-class ReplayMap(NamedTuple):
-    """Some thousand unrolls at most."""
-
-    updates: int  # of the checkpoint that belongs to the saved replays
-    explained: tuple[float, float]  # fractions of the variance that the components explain
-    replays: dict[str, Columns]  # by a label for the replay, the figures of its unrolls
 
 
 class PageChild:

@@ -10,14 +10,14 @@ from typing import Any
 from nicegui import ui
 
 from dashboard.agent_tab import AgentTab
-from dashboard.chart_tabs import CurveTab, ReplayTab
+from dashboard.chart_tabs import CurveTab
 from dashboard.page_parts import fact, heading, link_to, notices, show_notices, show_page, state_class, table
 from dashboard.results import AT_WORK, SPEED, UNREADABLE, PageError, Results, RunRow, file_stamp
 from option_flags import OPTIONS, TOPICS, defaults_beside
 from options.command_line import UNSET
 from options.rules import described
 from reports.number_format import NOTHING_YET, age, count, file_size, on_page
-from reports.panels import learning_panels, machine_panels
+from reports.panels import learning_panels, machine_panels, replay_panels
 from run_files.metrics import EPISODES, EVALUATIONS, METRICS, last_lines
 from run_files.run_folder import CHECKPOINTS, CONFIG, JOB_LOG, MESSAGES, SUMMARY, VIDEOS, is_job, read_summary
 from run_files.run_reader import RunReader
@@ -49,7 +49,7 @@ class RunView:
         self._make_tab: dict[str, Callable[[], Any]] = {
             "Curves": lambda: CurveTab(self._data, learning_panels, with_returns=True),
             "Machine": lambda: CurveTab(self._data, machine_panels),
-            "Replays": lambda: ReplayTab(self._results, self._data),
+            "Replays": lambda: CurveTab(self._data, replay_panels),
             "Configuration": lambda: configuration_tab(self._data.config),
             "Console": lambda: ConsoleTab(self._results, self._folder),
             "Files": lambda: FilesTab(self._results, self._folder, self._data),

@@ -157,8 +157,6 @@ def test_every_tab_of_a_run_shows_its_files(visitor: Visitor, results: Path) -> 
     assert len(visitor.wait_for_chart("Time of the learner")) == 2
     page.get_by_role("tab", name="Replays").click()
     assert visitor.wait_for_chart("Distance")[1][-1] == [20_000, 2]
-    page.get_by_role("button", name="Map the saved replays").click()
-    page.get_by_text("There is no map: this run has not saved its replays.").wait_for()
     page.get_by_role("tab", name="Configuration").click()
     page.locator(".option.differs", has_text="lr").first.wait_for()
     bold = {row.locator(".key").inner_text() for row in page.locator(".option.differs").all()}
