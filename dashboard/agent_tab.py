@@ -1,8 +1,6 @@
 """A tab in which the agent plays live: the screen, what the network sees, its probabilities and its value."""
 
-import threading
 import time
-from asyncio import to_thread
 from base64 import b64encode
 from collections import deque
 from html import escape
@@ -12,19 +10,17 @@ import numpy as np
 from nicegui import ui
 
 from dashboard.charts import ChartOptions, Frame, line_chart
-from dashboard.children import LivePicture, PageChild
+from dashboard.children import LiveGame, LivePicture
 from dashboard.page_parts import fact
 from dashboard.results import PageError, Results
-from processes.child import Call
 from reports.number_format import NOTHING_YET, count, on_page
 from reports.panels import MEAN, Line, XAxis
 from run_files.run_folder import CHECKPOINTS
 
-PICTURE_SECONDS = 1 / 15  # most games make 15 agent steps in a second
-FIGURES_EVERY, SALIENCY_EVERY = 4, 9  # pictures
+LOOK_SECONDS = 1 / 20  # between two looks for a new picture
+FIGURES_EVERY = 4  # pictures
 SHOWN_SECONDS = 20.0  # of the value
 UNSEEN_SECONDS = 2.0  # a picture is sent again if the browser has not confirmed the last one for so long
-START_SECONDS = 120.0  # longest wait for the first picture: torch has to be loaded
 NEWEST = "the newest, as they come"
 NOBODY_LOOKED = "The game has ended, because nobody looked."
 FACTS = ("score", "step", "last scores", "checkpoint, steps")
@@ -36,7 +32,7 @@ class AgentTab:
     def __init__(self, results: Results, folder: Path) -> None:
         self._results = results
         self._folder = folder
-        self._game: PageChild | None = None
+        self._game: LiveGame | None = None
         self._count = 0  # of pictures
         self._sent = 0.0
         self._unseen = False
@@ -45,14 +41,14 @@ class AgentTab:
             self._choice = ui.select([NEWEST, *self._checkpoints()], value=NEWEST, label="checkpoint")
             self._choice.props("dense outlined").style("min-width: 240px").on("popup-show", self._find_checkpoints)
             self._button = ui.button("Play", on_click=self._toggle).props("unelevated")
-            self._saliency = ui.checkbox("saliency").props("dense")
+            self._saliency = ui.checkbox("saliency", on_change=self._choose_saliency).props("dense")
             self._saliency.tooltip("Where blurring a place changes the policy (orange) or the value (blue)")
         self._message = ui.label("The agent plays in a process of its own, at the lowest priority.").classes("soft")
         self._stage = ui.element("div").classes("live w-full")
         self._stage.set_visibility(False)
         with self._stage:
             self._build_stage()
-        ui.timer(PICTURE_SECONDS, self._show_next)
+        ui.timer(LOOK_SECONDS, self._show_next)
         ui.on("page_hidden", lambda: self.pause(NOBODY_LOOKED))
         ui.context.client.on_disconnect(lambda: self.pause(NOBODY_LOOKED))
         ui.context.client.on_delete(self.pause)
@@ -83,8 +79,7 @@ class AgentTab:
         """End the process, if there is one."""
         if self._game is None:
             return
-        # In a thread of its own: the pages of all visitors wait for what takes long here.
-        threading.Thread(target=self._game.close).start()
+        self._game.close()
         self._game = None
         self._button.set_text("Play")
         self._message.set_text(why)
@@ -108,30 +103,35 @@ class AgentTab:
             self._message.set_text(f"{chosen} is not there any more.")
             return
         self._message.set_text("The game starts …")
-        call = Call("dashboard.live_game", "play_live", (self._folder, self._results.root, chosen))
         try:
-            self._game = PageChild(call, "live game")
+            self._game = LiveGame(self._folder, self._results.root, chosen)
         except PageError as error:
             self._message.set_text(str(error))
             return
+        self._choose_saliency()
         self._values.clear()
         self._unseen = False
         self._button.set_text("Stop")
 
-    async def _show_next(self) -> None:
-        """Show the next picture, unless the browser is still busy with the last one."""
-        game, now = self._game, time.monotonic()
-        if game is None or (self._unseen and now - self._sent < UNSEEN_SECONDS):
+    def _choose_saliency(self) -> None:
+        if self._game is not None:
+            self._game.show_saliency(bool(self._saliency.value))
+
+    def _show_next(self) -> None:
+        """Show the newest picture, unless the browser is still busy with the last one."""
+        if self._game is None:
             return
-        salient = bool(self._saliency.value) and self._count % SALIENCY_EVERY == 0
         try:
-            picture = await to_thread(game.ask, START_SECONDS, int(salient))
+            pictures = self._game.new_pictures()
         except PageError as error:
-            if game is self._game:
-                self.pause(str(error))
+            self.pause(str(error))
             return
-        if game is self._game:
-            self._show(picture)
+        for picture in pictures:
+            self._values.extend(picture.values)
+            if picture.salient is not None:
+                self._salient.props["src"] = _as_url(picture.salient)
+        if pictures and not (self._unseen and time.monotonic() - self._sent < UNSEEN_SECONDS):
+            self._show(pictures[-1])
 
     def _confirm(self) -> None:
         self._unseen = False
@@ -142,10 +142,7 @@ class AgentTab:
         self._sent, self._unseen = time.monotonic(), True
         if picture.seen is not None:
             self._seen.props["src"] = _as_url(picture.seen)
-        if picture.salient is not None:
-            self._salient.props["src"] = _as_url(picture.salient)
         self._salient.set_visibility(bool(self._saliency.value) and "src" in self._salient.props)
-        self._values.extend(picture.values)
         if self._count % FIGURES_EVERY == 0:
             self._show_figures(picture)
         self._count += 1

@@ -1,16 +1,17 @@
-"""The child processes of all pages, and what they answer. Nothing here needs torch, which only they load."""
+"""The process of a live game, as a page sees it. Nothing here needs torch, which only the process loads."""
 
 import threading
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from dashboard.results import PageError
 from processes.child import Call, start_child
 from processes.messages import ChildError, Kind, receive
 from processes.printed import reason
 
-MOST_AT_ONCE = 4  # while one starts, it keeps one of the threads that all pages share
+MOST_AT_ONCE = 4
 
-_running: set["PageChild"] = set()
+_running: set["LiveGame"] = set()
 
 
 class LivePicture(NamedTuple):
@@ -32,60 +33,49 @@ class LivePicture(NamedTuple):
     agent_steps: int  # of the checkpoint
 
 
-class PageChild:
-    """One process, until `close`."""
+class LiveGame:
+    """A process in which `play_live` plays, until `close`."""
 
-    def __init__(self, call: Call, name: str) -> None:
+    def __init__(self, folder: Path, root: Path, chosen: str | None) -> None:
         """Start it. Raises PageError if there are too many, or if the system refuses."""
         if len(_running) >= MOST_AT_ONCE:
-            raise PageError(f"{MOST_AT_ONCE} agents or maps are open on other pages; close one of those first.")
-        self._name = name
+            raise PageError(f"{MOST_AT_ONCE} agents play on other pages; close one of those first.")
         try:
-            self._child = start_child(call, name)
+            self._child = start_child(Call("dashboard.live_game", "play_live", (folder, root, chosen)), "live game")
         except OSError as error:
-            raise PageError(f"The process of the {name} could not be started ({error.strerror}).") from None
-        self._asking = threading.Lock()
-        self._is_open = True
+            raise PageError(f"The process of the live game could not be started ({error.strerror}).") from None
         _running.add(self)
 
     @property
     def pid(self) -> int:
         return self._child.pid
 
-    def ask(self, seconds: float, index: int = 0) -> Any:
-        """Its answer, for which this waits. Raises PageError if there is none, or if it is a sentence."""
-        with self._asking:
-            if not self._is_open:
-                raise PageError(f"The {self._name} has ended.")
-            try:
-                self._child.printed.limit()
-                self._child.send(Kind.PICTURE_REQUEST, index)
-                if not self._child.connection.poll(seconds):
-                    raise PageError(f"The process of the {self._name} does not answer.")
-                answer = receive(self._child.connection).payload
-            except ChildError as error:
-                raise PageError(f"The {self._name} failed: {reason(str(error)) or 'see the terminal'}.") from None
-            except (EOFError, OSError):
-                raise PageError(f"The process of the {self._name} has ended.") from None
-        if isinstance(answer, str):
-            raise PageError(answer)
-        return answer
+    def show_saliency(self, wanted: bool) -> None:
+        self._child.send(Kind.SALIENCY, int(wanted))
 
-    def kill(self) -> None:
-        """Whoever waits for an answer gets a PageError."""
-        if self._is_open:  # afterwards, another process may have its number
-            self._child.kill()
+    def new_pictures(self) -> list[LivePicture]:
+        """Those that have come since the last call. Raises PageError if the process has failed or ended."""
+        pictures = []
+        try:
+            self._child.printed.limit()
+            while self._child.connection.poll():
+                pictures.append(receive(self._child.connection).payload)
+        except ChildError as error:
+            raise PageError(f"The live game failed: {reason(str(error)) or 'see the terminal'}.") from None
+        except (EOFError, OSError):
+            if not pictures:
+                raise PageError("The process of the live game has ended.") from None
+        if pictures and isinstance(pictures[-1], str):  # why it has ended
+            raise PageError(pictures[-1])
+        return pictures
 
     def close(self) -> None:
-        self.kill()
-        with self._asking:
-            if self._is_open:
-                self._is_open = False
-                _running.discard(self)
-                self._child.end()
+        """In a thread of its own: the pages of all visitors wait for what takes long here."""
+        if self in _running:
+            _running.discard(self)
+            threading.Thread(target=self._child.end).start()
 
 
-def kill_all() -> None:
-    """At the end of the server, which would wait for the threads otherwise."""
-    for child in list(_running):
-        child.kill()
+def close_all() -> None:
+    for game in list(_running):
+        game.close()

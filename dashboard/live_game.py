@@ -1,5 +1,6 @@
 """A process of the lowest priority in which the agent plays in real time, for as long as somebody looks."""
 
+import math
 import secrets
 import time
 from collections import deque
@@ -37,32 +38,33 @@ from wrappers.make_environment import make_environment
 
 GRAY_OR_RGB = (1, 3)  # channels of a picture
 LOOK_SECONDS = 3.0  # between two looks for a newer checkpoint
-QUIET_SECONDS = 20.0  # the process ends when nobody has asked for a picture for so long
+PICTURE_SECONDS = 1 / 15  # most games make 15 agent steps in a second
+SALIENCY_SECONDS = 0.6  # it takes many forward passes
 CPU = torch.device("cpu")
 
 
-def play_live(
-    connection: Connection, folder: Path, root: Path, chosen: str | None, quiet_seconds: float = QUIET_SECONDS
-) -> None:
-    """Answer each request with a picture, until none comes for a while. See `GamePlayer`."""
+def play_live(connection: Connection, folder: Path, root: Path, chosen: str | None) -> None:
+    """Send pictures until the connection is closed. Who does not receive them makes the game wait. See `GamePlayer`."""
     use_one_thread()
     try:
         player = GamePlayer(folder, root, chosen, secrets.randbelow(2**31))
         lower_priority()  # only now: on a busy machine, the start would take minutes
-        due = asked = looked = time.monotonic()
-        while time.monotonic() - asked < quiet_seconds:
-            if connection.poll(max(0.0, due - time.monotonic())):
-                request = receive(connection)
-                asked = time.monotonic()
-                send(connection, Kind.PICTURE, payload=player.picture(with_saliency=bool(request.index)))
-            if time.monotonic() < due:
-                continue
-            player.step()
+        saliency_wanted, pictured, salient, looked = False, -math.inf, -math.inf, time.monotonic()
+        due = time.monotonic()
+        while True:
+            now = time.monotonic()
+            if now - pictured >= PICTURE_SECONDS - 0.001:
+                with_saliency = saliency_wanted and now - salient > SALIENCY_SECONDS
+                send(connection, Kind.PICTURE, payload=player.picture(with_saliency))
+                pictured, salient = now, now if with_saliency else salient
+            if now - looked > LOOK_SECONDS:
+                player.follow()
+                looked = now
             # After a delay, the game goes on at its usual speed; it does not catch up.
             due = max(due + player.seconds_per_step, time.monotonic())
-            if time.monotonic() - looked > LOOK_SECONDS:
-                player.follow()
-                looked = time.monotonic()
+            while connection.poll(max(0.0, due - time.monotonic())):
+                saliency_wanted = bool(receive(connection).index)
+            player.step()
     except (InvalidCheckpointError, UsageError) as error:
         send(connection, Kind.PICTURE, payload=str(error))
 

@@ -43,7 +43,7 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
     address = f"http://{shown_host}:{port}/" + (f"?token={token}" if token else "")
     elsewhere = "" if shown_host == host else "; on other machines, with the name of this one in place of 127.0.0.1"
     app.on_startup(lambda: print(f"runs in {results.shown_root}: {address} (CTRL+C ends){elsewhere}", flush=True))
-    app.on_shutdown(children.kill_all)
+    app.on_shutdown(children.close_all)
     with suppress(KeyboardInterrupt):  # the server ends in good order, and then raises it again
         ui.run(
             host=host,

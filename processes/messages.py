@@ -33,7 +33,7 @@ class Kind(IntEnum):
     GAME = 8  # parent → player: play the game `index`; with a payload, make this film of it
     RESULT = 9  # child → parent: the payload is the result of a task; from a player, that of the game `index`
     ERROR = 10  # child → parent: the child ends because of an exception; the payload is its traceback
-    PICTURE_REQUEST = 11  # parent → live game: send a picture; `index` is 1 for one with saliency
+    SALIENCY = 11  # parent → live game: `index` is 1 for pictures with saliency
     PICTURE = 12  # live game → parent: the payload is the picture, or a sentence that says why there is none
     ROUNDS_WANTED = 13  # learner → gateway of a cluster: so many rounds in all may have been asked of other nodes
     ROUND = 14  # gateway → learner: the file has compressed unrolls; the payload is the name of a node, and their sizes

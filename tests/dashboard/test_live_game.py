@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import cv2
@@ -15,13 +14,12 @@ import torch
 from agents.acting import Actor
 from agents.network import ActorCritic
 from agents.spaces import described_spaces, make_unroll_layout
-from dashboard.children import MOST_AT_ONCE, PageChild
+from dashboard.children import MOST_AT_ONCE, LiveGame, LivePicture
 from dashboard.live_game import GamePlayer
 from dashboard.results import PageError
 from evaluation.parallel_games import GameResult, GameSeries, ParallelGames, evaluation_options
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
-from processes.child import Call
 from run_files.checkpoint import InvalidCheckpointError, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.dashboard.some_runs import write_policy
@@ -37,12 +35,13 @@ SECONDS = 200.0  # longest wait
 
 
 @pytest.fixture
-def children() -> Iterator[list[PageChild]]:
+def children() -> Iterator[list[LiveGame]]:
     """Processes that are closed at the end of the test."""
-    opened: list[PageChild] = []
+    opened: list[LiveGame] = []
     yield opened
     for child in opened:
         child.close()
+    wait_for(lambda: not spawned())
 
 
 def decoded(png: bytes | None) -> Any:
@@ -170,72 +169,60 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def playing(folder: Path, *more: Any) -> PageChild:
-    return PageChild(Call("dashboard.live_game", "play_live", (folder, folder, *(more or (None,)))), "live game")
+def next_picture(game: LiveGame) -> LivePicture:
+    """The newest of the next pictures."""
+    end = time.monotonic() + SECONDS
+    while not (found := game.new_pictures()):
+        assert time.monotonic() < end, "it takes too long"
+        time.sleep(0.05)
+    return found[-1]
 
 
 @pytest.mark.slow
 def test_the_process_plays_in_real_time_at_the_lowest_priority_until_it_is_closed(
-    tmp_path: Path, children: list[PageChild]
+    tmp_path: Path, children: list[LiveGame]
 ) -> None:
     write_policy(tmp_path, make_atari, 7, **PONG)
-    child = playing(tmp_path)
-    children.append(child)
-    first = child.ask(SECONDS)
-    process = psutil.Process(child.pid)
-    assert process.nice() == 19
-    wait_for(lambda: child.ask(SECONDS).steps >= first.steps + 10)
+    game = LiveGame(tmp_path, tmp_path, None)
+    children.append(game)
+    first = next_picture(game)
+    process = psutil.Process(game.pid)
+    assert process.nice() == 19 and first.salient is None
+    wait_for(lambda: next_picture(game).steps >= first.steps + 10)
+    game.show_saliency(True)
+    wait_for(lambda: next_picture(game).salient is not None)
     write_policy(tmp_path, make_atari, 8, **PONG)
-    wait_for(lambda: child.ask(SECONDS).agent_steps == 800)
-    child.close()
-    assert not process.is_running() and not spawned()
-    with pytest.raises(PageError, match=r"^The live game has ended\.$"):
-        child.ask(SECONDS)
+    wait_for(lambda: next_picture(game).agent_steps == 800)
+    game.close()
+    wait_for(lambda: not process.is_running() and not spawned())
 
 
 @pytest.mark.slow
-def test_the_process_ends_when_nobody_asks(tmp_path: Path, children: list[PageChild]) -> None:
+def test_a_process_that_has_ended_is_noticed(tmp_path: Path, children: list[LiveGame]) -> None:
     write_policy(tmp_path, make_environment, 7, env=CATCH)
-    children.append(playing(tmp_path, None, 0.5))
-    process = psutil.Process(children[0].pid)
-    wait_for(lambda: process.status() == psutil.STATUS_ZOMBIE)
+    children.append(LiveGame(tmp_path, tmp_path, None))
+    next_picture(children[0])
+    psutil.Process(children[0].pid).kill()
     with pytest.raises(PageError, match=r"^The process of the live game has ended\.$"):
-        children[0].ask(SECONDS)
+        wait_for(lambda: bool(children[0].new_pictures() and False))
 
 
 @pytest.mark.slow
-def test_what_cannot_be_played_is_said(tmp_path: Path, children: list[PageChild]) -> None:
+def test_what_cannot_be_played_is_said(tmp_path: Path, children: list[LiveGame]) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "best.pt").write_bytes(b"x")
-    children.append(playing(tmp_path, "best.pt"))
+    children.append(LiveGame(tmp_path, tmp_path, "best.pt"))
     with pytest.raises(PageError, match=r"^best\.pt is cut off, damaged, or not a checkpoint of this program\.$"):
-        children[-1].ask(SECONDS)
-
-
-SILENT = Call("tests.dashboard.silent", "wait", ())
+        next_picture(children[-1])
 
 
 @pytest.mark.slow
-def test_a_child_is_ended_while_its_answer_is_awaited_and_only_some_run_at_once(children: list[PageChild]) -> None:
-    children += [PageChild(SILENT, "live game") for _ in range(MOST_AT_ONCE)]
-    with pytest.raises(PageError, match=r"4 agents or maps are open on other pages"):
-        PageChild(SILENT, "live game")
-    with pytest.raises(PageError, match=r"^The process of the live game does not answer\.$"):
-        children[0].ask(0.1)
-    said: list[str] = []
-
-    def ask() -> None:
-        try:
-            children[0].ask(SECONDS)
-        except PageError as error:
-            said.append(str(error))
-
-    asking = Thread(target=ask)
-    asking.start()
+def test_only_some_run_at_once(tmp_path: Path, children: list[LiveGame]) -> None:
+    children += [LiveGame(tmp_path, tmp_path, None) for _ in range(MOST_AT_ONCE)]
+    with pytest.raises(PageError, match=r"4 agents play on other pages"):
+        LiveGame(tmp_path, tmp_path, None)
     children[0].close()
-    asking.join()
-    assert said in (["The process of the live game has ended."], ["The live game has ended."])
-    children.append(PageChild(SILENT, "live game"))  # in its place
+    children.append(LiveGame(tmp_path, tmp_path, None))  # in its place
 
 
 @pytest.mark.slow
