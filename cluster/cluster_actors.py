@@ -4,7 +4,6 @@ The gateway is the only process of a run that loads Ray. The learner starts it a
 """
 
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +27,6 @@ from workers.actors import Actors
 from workers.shared_weights import SharedWeights
 from workers.worker import PlaySetup
 
-STATUS_SECONDS = 1.0
 SILENCE_SECONDS = 60.0  # without a heartbeat, after which the gateway is replaced; loading Ray takes some of them
 UNREACHABLE_SECONDS = 5.0  # between two tries to reach a head that does not answer
 END_SECONDS = 3.0  # for an end in good order
@@ -42,7 +40,6 @@ class Gateway:
     code: str  # the version of the code at the start of the run
     weights: SharedWeights
     bfloat16: bool  # whether weights travel in this format
-    begun: float  # time at which the run began
     restart_index: int  # gateways before this one in the same run
 
     def run(self, connection: Connection) -> None:
@@ -128,8 +125,6 @@ class ClusterActors(Actors):
         self._wanted = 0  # as the gateway knows it
         self._taken_locally = 0  # unrolls of the pool's oldest round
         self._remote_turn = False
-        self._told_at = 0.0
-        self._state: Callable[[], dict[str, str]] = dict  # of the run, as the cluster shows it
 
     def wait(self, timeout: float) -> None:
         self._hear()
@@ -140,7 +135,6 @@ class ClusterActors(Actors):
             self.pool.wait(timeout, [self._gateway.children])
             self._hear()
         self._tell_wanted()
-        self._tell_status()
         self._intake.nodes.tick()
 
     def take(self, limit: int) -> Iterator[Rows]:
@@ -169,9 +163,6 @@ class ClusterActors(Actors):
     def node_figures(self) -> Sequence[dict[str, JsonValue]]:
         return self._intake.nodes.figures()
 
-    def show_state(self, run: str, line: Callable[[], str]) -> None:
-        self._state = lambda: {"run": run, "line": line()}
-
     def close(self) -> None:
         try:
             self._gateway.close()
@@ -189,10 +180,7 @@ class ClusterActors(Actors):
                 case Kind.HEARTBEAT:
                     self._wanted, self._rounds_before = 0, self._intake.taken + self._intake.ready
                 case Kind.ROUND:
-                    node, sizes = event.payload
-                    with os.fdopen(event.file, "rb") as file:
-                        file.seek(0)  # the gateway shares this position, and has written
-                        self._intake.deliver(node, [file.read(size) for size in sizes])
+                    self._intake.deliver(*event.payload)
                 case Kind.NODE_FIGURES:
                     self._intake.nodes.update(event.payload)
                     self._set_capacity()
@@ -212,13 +200,6 @@ class ClusterActors(Actors):
         if wanted != self._wanted and self._gateway.is_connected:
             self._wanted = wanted
             self._gateway.send(Kind.ROUNDS_WANTED, wanted)
-
-    def _tell_status(self) -> None:
-        """Once a second, tell the cluster how the run is. The gateway answers with figures of all nodes."""
-        now = time.monotonic()
-        if now - self._told_at > STATUS_SECONDS:
-            self._told_at = now
-            self._gateway.send(Kind.RUN_STATUS, payload=self._state())
 
 
 def make_actors(
@@ -240,7 +221,7 @@ def make_actors(
     bfloat16 = formats[config.cluster.weights_precision] == torch.bfloat16
     spec = PlayerSpec(config, setup.make_environment, layout, setup.resume_count, played_code(config))
     # Both versions once: files that change during the run must not make nodes look like the learner.
-    make_gateway = partial(Gateway, spec, code_version(), local.publisher.weights, bfloat16, time.time())
+    make_gateway = partial(Gateway, spec, code_version(), local.publisher.weights, bfloat16)
     children = ChildPool(
         announce,
         silence=SILENCE_SECONDS,

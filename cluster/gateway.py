@@ -1,25 +1,21 @@
 """The inside of the gateway: Ray's driver, the links to all nodes, and the pipe to the learner, in one event loop."""
 
 import asyncio
-import os
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import ray
 import torch
-from ray.exceptions import RayError
 
 from cluster.cluster_actors import Gateway
 from cluster.node_link import NodeLink, Players
 from cluster.nodes import ClusterNodes, Node
-from cluster.run_state import COMMAND_SECONDS, COMMANDS, RunState
-from options.rules import counted
-from processes.handover import nameless_file
 from processes.inside import HEARTBEAT_SECONDS
-from processes.messages import Kind, Message, receive, send
+from processes.messages import Kind, receive, send
 
 NODES_SECONDS = 0.5  # between two looks at the nodes of the cluster
 
@@ -46,19 +42,21 @@ class GatewayLoop:
         self._wanted = 0  # rounds in all that the learner wants to be asked for
         self._delivered = 0  # of these
         self._closed = asyncio.Event()
-        self._run_state = RunState(gateway.begun)
-        self._status: dict[str, str] = {}  # `run`: its name, `line`: its state; empty until they are known
+        self._outbox = SimpleQueue[tuple[Kind, Any] | None]()  # for the learner; None: nothing follows
 
     async def serve(self) -> None:
         asyncio.get_running_loop().add_reader(self._connection.fileno(), self._read)
-        send(self._connection, Kind.HEARTBEAT, 1)
-        tasks = [
-            asyncio.create_task(work())
-            for work in (self._heartbeat, self._watch_nodes, self._read_commands, self._closed.wait)
-        ]
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+        self._tell(Kind.HEARTBEAT)
+        sender = Thread(target=self._send, daemon=True)
+        sender.start()
+        tasks = [asyncio.create_task(work()) for work in (self._heartbeat, self._watch_nodes, self._closed.wait)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            self._outbox.put(None)
+            sender.join()  # an error is sent from this thread
 
     # --- The learner --------------------------------------------------------------------------------------------------
 
@@ -66,48 +64,30 @@ class GatewayLoop:
         """Receive what the learner has sent."""
         try:
             while self._connection.poll():
-                self._received(receive(self._connection))
+                self._wanted = receive(self._connection).index
         except (EOFError, OSError):
             asyncio.get_running_loop().remove_reader(self._connection.fileno())
             self._closed.set()
         self._distribute()
 
-    def _received(self, message: Message) -> None:
-        match message.kind:
-            case Kind.ROUNDS_WANTED:
-                self._wanted = message.index
-            case Kind.RUN_STATUS:
-                self._status = message.payload
-                self._send(Kind.NODE_FIGURES, [link.figures() for link, _ in self._links.values()])
-
-    def _send(self, kind: Kind, payload: Any = None, file: int = -1) -> None:
-        try:
-            send(self._connection, kind, 0, payload, file)
-        except OSError:
-            self._closed.set()
+    def _send(self) -> None:
+        """A thread's work: a round fills the pipe, and waits there until the learner reads it."""
+        with suppress(OSError):  # the learner has closed it, which `_read` notices
+            while (message := self._outbox.get()) is not None:
+                kind, payload = message
+                send(self._connection, kind, payload=payload)
 
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            self._send(Kind.HEARTBEAT)
-            self._distribute()  # a node may have become silent
+            self._tell(Kind.HEARTBEAT)
+            self._tell(Kind.NODE_FIGURES, [link.figures() for link, _ in self._links.values()])
 
-    def _tell(self, kind: Kind, payload: Any) -> None:
-        """A link has a message for the learner, or a round."""
-        if kind == Kind.ROUND:
-            self._delivered += 1
-            self._hand_over(*payload)
-        else:
-            self._send(kind, payload)
-        self._distribute()
-
-    def _hand_over(self, node: str, unrolls: Sequence[bytes]) -> None:
-        """Send a round in a file of its own: in the pipe, it would keep this process until the learner reads it."""
-        file = nameless_file()
-        with os.fdopen(file, "wb") as writer:
-            writer.writelines(unrolls)
-            writer.flush()
-            self._send(Kind.ROUND, (node, [len(each) for each in unrolls]), file)
+    def _tell(self, kind: Kind, payload: Any = None) -> None:
+        """Tell the learner something; it may also be a round."""
+        self._delivered += kind == Kind.ROUND
+        self._outbox.put((kind, payload))
+        self._distribute()  # a node may have become silent, too
 
     def _distribute(self) -> None:
         """Ask for as many rounds as the learner wants, each time the node with the fewest open requests a worker."""
@@ -125,7 +105,7 @@ class GatewayLoop:
         """Keep a link to each node that can play, apart from the learner's own."""
         while True:
             for sentence in await asyncio.to_thread(self._nodes.look):
-                self._send(Kind.NOTICE, sentence)
+                self._tell(Kind.NOTICE, sentence)
             for node_id in self._links.keys() - self._nodes.usable.keys():
                 _, task = self._links.pop(node_id)
                 task.cancel()
@@ -144,21 +124,3 @@ class GatewayLoop:
             start = partial(self._players.start, node_id, str(node.checkout), workers)
             link = NodeLink(node.name, workers, start, self._players, self._tell)
             self._links[node_id] = link, asyncio.create_task(link.serve())
-
-    async def _read_commands(self) -> None:
-        """Obey commands from anywhere in the cluster, and show them the state of the run."""
-        learner = os.getppid()
-        while True:
-            await asyncio.sleep(COMMAND_SECONDS)
-            lines = [_line(link) for link, _ in self._links.values()]
-            with suppress(RayError, ValueError):  # the head is busy or gone; what plays does not need it
-                if self._status:
-                    state = partial(self._run_state.exchange, **self._status, details=lines)
-                    for command in await asyncio.to_thread(state):
-                        self._send(Kind.NOTICE, f"{command}: asked for by a command from the cluster")
-                        os.kill(learner, COMMANDS[command])
-
-
-def _line(link: NodeLink) -> str:
-    state = f"plays with {counted(link.workers, 'worker')}" if link.playing else "does not play now"
-    return f"node {link.name} {state}, restarted {counted(link.counts['restarts'], 'time')}"

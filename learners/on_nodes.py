@@ -4,14 +4,13 @@ Imported only with --cluster.
 """
 
 import math
-import os
 import signal
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from cluster.guarded_program import Stamp, newest_checkpoint
 from cluster.node_actor import code_version
 from cluster.node_programs import NodeProgram, ProgramLostError, Room
 from cluster.nodes import ClusterNodes, Node
-from cluster.run_state import COMMAND_SECONDS, COMMANDS, RunState
 from learners.launcher import MOST_ERRORS, POLL_SECONDS, rank_variables, say, told_folder, write
 from options.command_line import flag_words
 from options.rules import UsageError
@@ -52,7 +50,6 @@ class LearnersOnNodes:
         self._codes: list[int | None] = [None] * len(programs)
         self._errors = [b""] * len(programs)
         self._received = Counter[tuple[int, str]]()  # bytes of each file, by the rank of its learner
-        self._line = "starts"  # the last one that the first learner has printed
         self._closed = threading.Event()
 
     def start(self, flags: Mapping[str, Any]) -> None:
@@ -63,7 +60,6 @@ class LearnersOnNodes:
             say(f"a learner cannot start: {error}")
             self._codes = [LOST] * len(self._programs)
             return
-        threading.Thread(target=self._follow_commands, daemon=True).start()
         for rank in range(len(self._programs)):
             threading.Thread(target=self._watch, args=(rank,), daemon=True).start()
 
@@ -106,7 +102,6 @@ class LearnersOnNodes:
         write(sys.stdout, output)
         if rank == 0:
             write(sys.stderr, errors)
-            self._line = next(reversed(output.decode(errors="replace").splitlines()), self._line)
         elif len(self._errors[rank]) < MOST_ERRORS:
             self._errors[rank] += errors
 
@@ -144,17 +139,6 @@ class LearnersOnNodes:
         for program in self._programs:
             program.end()
         self._room.release()
-
-    def _follow_commands(self) -> None:
-        """Show the state of the run in the cluster, and read the commands of `python -m cluster.command`."""
-        run_state = RunState(time.time())
-        details = [f"learner {rank} on node {program.node}" for rank, program in enumerate(self._programs)]
-        while not self._closed.wait(COMMAND_SECONDS):
-            with suppress(Exception):  # the head does not answer now; whether that ends the run is found elsewhere
-                folder = told_folder(self._store)
-                for command in run_state.exchange(folder.name, self._line, details) if folder else []:
-                    say(f"{command}: asked for by a command from the cluster")
-                    os.kill(os.getpid(), COMMANDS[command])
 
 
 class NodeStart:

@@ -1,7 +1,7 @@
 """Messages between processes: a kind, an index, and for some kinds a payload.
 
 A message of up to 16 KiB is written whole or not at all, so a process that is killed while it sends leaves no half
-message. Only snapshots, games, results, pictures and the figures of a hundred nodes can be longer; their receiver gets
+message. Only snapshots, games, results, pictures, and rounds and figures of nodes can be longer; their receiver gets
 EOFError if the sender is killed. Nothing is pickled for a message without a payload.
 """
 
@@ -10,7 +10,6 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any
 
 from processes.printed import plain_text
@@ -36,14 +35,10 @@ class Kind(IntEnum):
     SALIENCY = 11  # parent → live game: `index` is 1 for pictures with saliency
     PICTURE = 12  # live game → parent: the payload is the picture, or a sentence that says why there is none
     ROUNDS_WANTED = 13  # learner → gateway of a cluster: so many rounds in all may have been asked of other nodes
-    ROUND = 14  # gateway → learner: the file has compressed unrolls; the payload is the name of a node, and their sizes
+    ROUND = 14  # gateway → learner: the payload is the name of a node, and compressed unrolls
     NODE_FIGURES = 15  # gateway → learner: the payload is the figures of nodes
     NOTICE = 16  # gateway → learner: the payload is a sentence for the console
-    RUN_STATUS = 17  # learner → gateway: the payload is the name of the run and its state in one line
-    FAILED_RESETS = 18  # worker → learner: `index` resets failed and were tried again; the payload says how the latest
-
-
-WITH_FILE = (Kind.ROUND,)
+    FAILED_RESETS = 17  # worker → learner: `index` resets failed and were tried again; the payload says how the latest
 
 
 @dataclass(slots=True)
@@ -51,19 +46,16 @@ class Message:
     kind: Kind
     index: int
     payload: Any = None
-    file: int = -1  # an open file, which the receiver closes
 
 
 class ChildError(Exception):
     """An exception in a child process, with its traceback as text."""
 
 
-def send(connection: Connection, kind: Kind, index: int = 0, payload: Any = None, file: int = -1) -> None:
-    """Send one message, with a file if it is of a kind WITH_FILE. A long payload blocks until the receiver reads it."""
+def send(connection: Connection, kind: Kind, index: int = 0, payload: Any = None) -> None:
+    """Send one message. A long payload blocks until the receiver reads it."""
     header = _HEADER.pack(kind, index)
     connection.send_bytes(header if payload is None else header + pickle.dumps(payload))
-    if file >= 0:
-        send_handle(connection, file, None)
 
 
 def send_error(connection: Connection, traceback_text: str) -> None:
@@ -79,4 +71,4 @@ def receive(connection: Connection) -> Message:
     payload = pickle.loads(memoryview(content)[_HEADER.size :]) if len(content) > _HEADER.size else None
     if kind == Kind.ERROR:
         raise ChildError(plain_text(str(payload)))
-    return Message(Kind(kind), index, payload, recv_handle(connection) if kind in WITH_FILE else -1)
+    return Message(Kind(kind), index, payload)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster.command import CommandOptions
 from dashboard.__main__ import DashboardOptions
 from option_flags import OPTIONS, Config, LossOptions
 from options.command_line import given_flags
@@ -147,10 +146,7 @@ def test_the_first_command_is_the_defaults() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_flag_that_is_named_exists(document: str) -> None:
-    programs = declared(
-        *(SweepOptions, PlotOptions, GameScoreOptions, DashboardOptions),
-        CommandOptions,
-    )
+    programs = declared(SweepOptions, PlotOptions, GameScoreOptions, DashboardOptions)
     known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *programs, *OTHER_FLAGS}
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text_of(document)))):
         assert name in known, name

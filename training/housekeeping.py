@@ -21,7 +21,6 @@ class Housekeeping:
         self._evaluation = PeriodicEvaluation(run, self._saver) if run.part.test.eval_period else None
         self._has_updated = False  # since the latest tick
         self._unknown_goal: str | None = None  # as announced
-        run.actors.show_state(run.folder.name, self._reporter.line)
         if isinstance(run.agreement, GroupAgreement):
             run.agreement.connect(self._own_news, self._receive)
 

@@ -38,10 +38,6 @@ class Reporter:
         """Show the state of the run on the console."""
         self._run.console.show(self._status(), time.monotonic())
 
-    def line(self) -> str:
-        """The state of the run in one line."""
-        return self._status().line()
-
     @property
     def is_due(self) -> bool:
         """Whether it is time for a report."""

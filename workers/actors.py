@@ -50,9 +50,6 @@ class Actors:
         """Figures of each other machine of a cluster."""
         return []
 
-    def show_state(self, run: str, line: Callable[[], str]) -> None:
-        """From now on, let other machines see the name of the run and its state in a line."""
-
     def close(self) -> None:
         """End all worker processes; they hold nothing that could be lost."""
         self.pool.close()

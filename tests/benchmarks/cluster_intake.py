@@ -5,7 +5,6 @@ and again. No Ray, no games and no updates take part.
 """
 
 import argparse
-import os
 import time
 from collections.abc import Callable
 
@@ -63,11 +62,7 @@ def intake_for(seconds: float, child: Child, intake: RoundIntake, mix: BatchMix)
     wait: Callable[[float], bool] = child.connection.poll
     while time.perf_counter() < end:
         while wait(0.0 if intake.ready else 1.0):
-            message = receive(child.connection)
-            node, sizes = message.payload
-            with os.fdopen(message.file, "rb") as file:
-                file.seek(0)
-                intake.deliver(node, [file.read(size) for size in sizes])
+            intake.deliver(*receive(child.connection).payload)
         for row in intake.take_from_round(mix.unrolls_accepted()) if intake.ready else ():
             mix.add(row)
             taken += 1

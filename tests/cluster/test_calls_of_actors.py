@@ -1,4 +1,4 @@
-"""Calls of actors while the network to their node is cut, and the commands to a run, without Ray."""
+"""Calls of actors while the network to their node is cut, without Ray."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +10,7 @@ pytest.importorskip("ray")
 import ray
 from ray.exceptions import ActorUnavailableError
 
-from cluster import run_state
 from cluster.node_programs import ANSWER_SECONDS, NodeProgram, ProgramLostError
-from cluster.run_state import RunBoard, RunState
 
 
 class Handle:
@@ -64,26 +62,3 @@ def test_a_call_outlasts_a_short_cut(now: list[float], seconds: float) -> None:
 def test_a_long_cut_is_no_answer(now: list[float]) -> None:
     with pytest.raises(ProgramLostError, match=f"^its node a did not answer for {ANSWER_SECONDS:g} seconds$"):
         NodeProgram(Handle(Adder(now, now[0] + 10 * ANSWER_SECONDS)), "a").call("add", 1, 2)
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Handle]:
-    """The boards that were made."""
-    handles: list[Handle] = []
-
-    def make(name: str) -> Handle:
-        handles.append(Handle(RunBoard()))
-        return handles[-1]
-
-    monkeypatch.setattr(run_state, "_make_board", make)
-    return handles
-
-
-def test_the_newest_state_is_shown_and_no_command_replaces_another(made: list[Handle]) -> None:
-    run = RunState(1000.0)
-    assert run.exchange("Pong_1", "done 5%", []) == []
-    for command in ("stop", "save", "stop"):
-        made[0].inside.give(command)
-    assert run.exchange("Pong_1", "done 6%", ["node a plays"]) == ["stop", "save"]
-    assert made[0].inside.state() == {"line": "done 6%", "begun": 1000.0, "details": ["node a plays"]}
-    assert run.exchange("Pong_1", "done 7%", []) == [] and len(made) == 1

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import psutil
 import pytest
 
 from run_files.checkpoint import find_checkpoint
-from tests.cluster.cluster_run import ClusterRun, has_loaded_ray
+from tests.cluster.cluster_run import has_loaded_ray
 from tests.cluster.conftest import StartRun
 from tests.cluster.some_nodes import ROOT, SomeNodes, wait_until_gone
 from tests.training.catch_runs import reports
@@ -40,7 +39,7 @@ def test_all_steps_are_played_on_another_node(start_run: StartRun, nodes: SomeNo
     assert not wait_until_gone(nodes.players())
 
 
-def test_a_run_on_this_machine_and_a_node_obeys_commands_and_its_resumed_run_may_be_killed(
+def test_a_run_on_this_machine_and_a_node_is_stopped_and_its_resumed_run_may_be_killed(
     start_run: StartRun, nodes: SomeNodes
 ) -> None:
     run = start_run(ENDLESS, "--worker_count=1", "--save_model_period=1000000", "--save_model_minutes=1000")
@@ -48,7 +47,7 @@ def test_a_run_on_this_machine_and_a_node_obeys_commands_and_its_resumed_run_may
     run.wait_for_steps(400)
     while not steps_of_nodes(run.folder):  # its worker may need some seconds to start
         run.wait_for_steps(400)
-    obey(run, nodes)
+    run.stop()
     remote = steps_of_nodes(run.folder)
     assert 0 < remote < int(reports(run.folder)[-1]["agent_steps"])
 
@@ -62,29 +61,6 @@ def test_a_run_on_this_machine_and_a_node_obeys_commands_and_its_resumed_run_may
     resumed.process.kill()
     assert not wait_until_gone(left)
     assert reports(resumed.folder)[-1]["agent_steps"] == reached + steps_of_nodes(resumed.folder)
-
-
-def obey(run: ClusterRun, nodes: SomeNodes) -> None:
-    """Ask the run for its state by commands from the cluster, and let it save and stop."""
-    status = command(nodes, "status")
-    deadline = time.monotonic() + 90
-    while status.returncode and time.monotonic() < deadline:  # the run has not shown its state yet
-        status = command(nodes, "status")
-    assert run.folder.name in status.stdout and "plays with 1 worker" in status.stdout, status
-    assert not list(run.folder.glob("checkpoints/*.pt"))
-    assert command(nodes, "save", f"--run={run.folder.name}").returncode == 0
-    while not list(run.folder.glob("checkpoints/*.pt")):
-        assert run.process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-    assert command(nodes, "stop").returncode == 0
-    assert "stopped with CTRL+C or a signal at" in run.finish()
-    late = command(nodes, "stop")
-    assert late.returncode == 2 and "no run of this cluster is alive" in late.stderr
-
-
-def command(nodes: SomeNodes, *words: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "cluster.command", *words]
-    return subprocess.run(program, cwd=ROOT, env=nodes.environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.by_hand

@@ -32,7 +32,6 @@ class Run:
 
     def __init__(self, nodes: SomeNodes, results: Path, *flags: str) -> None:
         self.results = results
-        self._nodes = nodes
         self._printed = results.with_suffix(".txt")
         command = [sys.executable, "main.py", *FLAGS, f"--cluster={nodes.address}", f"--results_dir={results}", *flags]
         with self._printed.open("ab") as file:
@@ -51,14 +50,6 @@ class Run:
     def wait_for_update(self, after: int = 0) -> None:
         """Wait until the part of the output after so many characters shows an update."""
         self.wait_for(lambda: "entropy 0." in self.output[after:])
-
-    def command(self, *words: str) -> str:
-        """What `python -m cluster.command` prints."""
-        program = [sys.executable, "-m", "cluster.command", *words, f"--address={self._nodes.address}"]
-        done = subprocess.run(
-            program, cwd=ROOT, env=self._nodes.environment, capture_output=True, text=True, check=False
-        )
-        return done.stdout
 
     def checkpoints(self) -> list[Path]:
         return list(self.results.glob("*/checkpoints/checkpoint_*.pt"))
@@ -134,11 +125,7 @@ def test_signals_lost_learners_and_a_killed_driver(start: Start) -> None:
     )
 
     assert not run.checkpoints()
-    (folder,) = folders(run.results)
-    status = run.command("status").splitlines()
-    assert status[0] == folder.name and "entropy 0." in status[1], status
-    assert [line.partition(" on node ")[0] for line in status[2:]] == ["  learner 0", "  learner 1"]
-    assert run.command("save") == f"{folder.name} saves a checkpoint now\n"  # as SIGUSR1 does
+    run.process.send_signal(signal.SIGUSR1)
     run.wait_for(run.checkpoints)
 
     learners[1].kill()
@@ -156,17 +143,12 @@ def test_signals_lost_learners_and_a_killed_driver(start: Start) -> None:
 
 
 @pytest.mark.by_hand
-@pytest.mark.parametrize("how", ["CTRL+C", "command"])
-def test_all_learners_end_after_the_same_update(start: Start, how: str) -> None:
+def test_all_learners_end_after_the_same_update(start: Start) -> None:
     run = start(ENDLESS)
     run.wait_for_update()
     left = run.everything()
-    if how == "CTRL+C":
-        run.process.send_signal(signal.SIGINT)
-    else:
-        assert "saves and ends now" in run.command("stop")
+    run.process.send_signal(signal.SIGINT)
     assert run.end() == 0, run.output
-    assert run.command("status") == "", "nothing of the run stays in the cluster"
     assert "resume with: python main.py --op_mode=train_w_load" in run.output
     assert not wait_until_gone(left)
     (folder,) = folders(run.results)

@@ -1,14 +1,12 @@
 """Messages between two ends of a pipe."""
 
 import multiprocessing
-import os
-import tempfile
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
 import pytest
 
-from processes.messages import WITH_FILE, ChildError, Kind, Message, receive, send, send_error
+from processes.messages import ChildError, Kind, Message, receive, send, send_error
 
 
 @pytest.fixture
@@ -19,25 +17,13 @@ def pipe() -> Iterator[tuple[Connection, Connection]]:
         end.close()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.ERROR, *WITH_FILE)])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind != Kind.ERROR])
 def test_kind_index_and_payload_arrive(pipe: tuple[Connection, Connection], kind: Kind) -> None:
     sender, receiver = pipe
     send(sender, kind, 2**32 - 1)
     send(sender, kind, payload={"a": [1, 2.5]})
     assert receive(receiver) == Message(kind, 2**32 - 1, None)
     assert receive(receiver) == Message(kind, 0, {"a": [1, 2.5]})
-
-
-def test_a_file_arrives_with_its_message(pipe: tuple[Connection, Connection]) -> None:
-    sender, receiver = pipe
-    with tempfile.TemporaryFile() as file:
-        file.write(b"content")
-        file.seek(0)
-        send(sender, Kind.ROUND, 3, "payload", file.fileno())
-    message = receive(receiver)
-    assert (message.kind, message.index, message.payload) == (Kind.ROUND, 3, "payload")
-    with os.fdopen(message.file, "rb") as received:
-        assert received.read() == b"content"
 
 
 @pytest.mark.parametrize("text", ["", "ValueError: reason\n", "ä" * 100_000])

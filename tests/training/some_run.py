@@ -61,6 +61,6 @@ def some_run(folder: Path, **parts: Any) -> Any:
         "progress": SimpleNamespace(**progress),
         "learner": SimpleNamespace(updates=0, is_finite=lambda: True, weights_checksum=lambda: 4),
         "mix": SimpleNamespace(replays=[], is_warming_up=False),
-        "actors": SimpleNamespace(pool=pool, times=times, node_figures=list, show_state=lambda *_: None),
+        "actors": SimpleNamespace(pool=pool, times=times, node_figures=list),
     }
     return SimpleNamespace(**{**run, **parts})
