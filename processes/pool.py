@@ -98,7 +98,6 @@ class ChildPool:
         self.restarts = 0  # replacements so far
         self._members: list[Member] = []  # those that run, and those that will
         self._selector = selectors.DefaultSelector()
-        self._polled_at = clock()
         self._next_check = 0.0
         self._said = KindsOfErrors()  # of which one traceback or output has been announced
 
@@ -156,7 +155,6 @@ class ChildPool:
         for member in self._wait(timeout, others):
             self._receive(member, events)
         now = self._clock()
-        self._excuse(timeout, now)
         checks = time.monotonic() >= self._next_check
         if checks:
             self._next_check = time.monotonic() + CHECK_SECONDS
@@ -260,17 +258,6 @@ class ChildPool:
             self._lose(member, events, Ended("failed", ":", str(error).rstrip(), in_code=True))
         except (EOFError, OSError):
             self._lose(member, events)
-
-    def _excuse(self, timeout: float, now: float) -> None:
-        """The parent may have been stopped since the poll before, and its children too, or it was busy.
-
-        So of the time between two polls, no more than half of the limit counts as silence.
-        """
-        excess = now - self._polled_at - timeout - self._silence / 2
-        self._polled_at = now
-        if excess > 0:
-            for member in self._members:
-                member.silent_since = min(now, member.silent_since + excess)
 
     def _start(self, member: Member) -> None:
         child = self._start_child(member.make(member.starts), member.name)

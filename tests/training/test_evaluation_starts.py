@@ -111,9 +111,11 @@ def housekeeping_of(stage: Callable[[str], Any], *, reports: Callable[[], None] 
     run = some_run(Path())
     run.progress.stage = stage
     run.summary_written_at = time.monotonic()
+    run.progress.steps_since_report = 0 if reports is None else run.config.report.report_period
     housekeeping = Housekeeping(run, SinkList())
     housekeeping._saver = cast(Any, SimpleNamespace(due=int, end_if_diverged=lambda: None))
-    housekeeping._reporter = cast(Any, SimpleNamespace(is_due=reports is not None, report=reports, tick=lambda: None))
+    if reports is not None:
+        housekeeping._report = reports  # type: ignore[method-assign]
     return housekeeping
 
 

@@ -147,20 +147,6 @@ def test_a_stopped_worker_is_killed_before_its_slots_are_used_again(make_pool: M
     assert take(pool, 2)[0][:2] == (0, 1)
 
 
-def test_time_in_which_the_learner_was_stopped_does_not_count(make_pool: MakePool, clock: Clock) -> None:
-    """As after CTRL+Z and `fg`, or if the container was frozen."""
-    pool, announced = make_pool(workers=1)
-    take(pool, 4)
-    os.kill(pool.process_ids()[0], signal.SIGSTOP)
-    pool.wait(0.0)
-    take(pool, pool.rounds_ready * 2)
-    clock.now += 2 * SILENCE_LIMIT
-    pool.wait(0.0)
-    os.kill(pool.process_ids()[0], signal.SIGCONT)
-    assert {restart_index for _, restart_index, _, _ in take(pool, 8)} == {0}
-    assert not announced
-
-
 def test_a_stopped_worker_is_noticed_while_updates_take_long(make_pool: MakePool, clock: Clock) -> None:
     """Each update takes longer than half of the silence limit."""
     pool, announced = make_pool(workers=1, stop_after=1)

@@ -1,5 +1,6 @@
 """When a run reports, and what its display shows between two reports."""
 
+import math
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,29 +14,30 @@ from option_flags import Config
 from replay.mix import Batch
 from reports.run_display import Status
 from tests.training.some_run import LAYOUT, some_progress, some_run
-from training.reporter import Reporter
+from training.housekeeping import Housekeeping
 
 
 class Run:
-    """A reporter whose learner, workers and replays are what the test says."""
+    """Housekeeping whose learner, workers and replays are what the test says."""
 
     def __init__(self, period: int) -> None:
         config = Config.from_flags({"environment_max_steps": 1000, "report_period": period})
         self.progress = some_progress()
-        self.learner = SimpleNamespace(updates=0, weights_checksum=lambda: 0)
+        self.learner = SimpleNamespace(updates=0, weights_checksum=lambda: 0, is_finite=lambda: True)
         self.written: list[dict[str, Any]] = []
         self.shown: list[Status] = []
         self.nodes: list[dict[str, Any]] = []
         self.run = some_run(Path(), config=config, progress=self.progress, learner=self.learner, layout=LAYOUT)
         self.run.console = SimpleNamespace(show=lambda status, now: self.shown.append(status))
-        self.run.part = SimpleNamespace(replay=SimpleNamespace(warmup_unrolls=[]))
+        self.run.part = SimpleNamespace(replay=SimpleNamespace(warmup_unrolls=[]), test=config.test)
+        self.run.summary_written_at = math.inf
         self.run.actors.node_figures = lambda: list(self.nodes)
-        self.reporter = Reporter(self.run, cast(Any, SimpleNamespace(write=self.written.append)))
+        self.housekeeping = Housekeeping(self.run, cast(Any, SimpleNamespace(write=self.written.append)))
         cost = lambda speed: {"core_seconds_per_1000_frames": 2.0 if speed else None}  # noqa: E731
-        self.reporter.load = cast(Any, SimpleNamespace(figures=cost, begin_interval=lambda: None))
+        self.housekeeping._load = cast(Any, SimpleNamespace(figures=cost, begin_interval=lambda: None))
 
     def unroll(self) -> None:
-        self.reporter.games_ended(self.progress.count_unroll(np.zeros(LAYOUT.nbytes, np.uint8)))
+        self.housekeeping.after_unroll(self.progress.count_unroll(np.zeros(LAYOUT.nbytes, np.uint8)))
 
     def update(self, loss: float) -> None:
         batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
@@ -43,11 +45,10 @@ class Run:
         self.progress.count_update(
             batch, {"policy_loss": torch.tensor(loss), "total_loss": torch.tensor(loss)}, self.learner.updates
         )
-        if self.reporter.is_due:
-            self.reporter.report()
+        self.housekeeping.after_update()
 
     def loss_shown(self) -> float | None:
-        self.reporter.show()
+        self.housekeeping._show()
         return self.shown[-1]["policy_loss"]
 
 
@@ -69,13 +70,13 @@ def test_the_display_keeps_the_losses_of_the_latest_updates(monkeypatch: pytest.
     run.update(loss=2.0)
     now = 10.0
     assert run.loss_shown() == 1.5
-    run.reporter.report()
+    run.housekeeping._report()
     now = 11.0
     assert run.loss_shown() == 1.5, "the new interval is too short to be shown"
     now = 15.0
     assert run.loss_shown() == 1.5, "the new interval has no update"
     run.unroll()
-    run.reporter.report()
+    run.housekeeping._report()
     now = 30.0
     assert run.loss_shown() == 1.5
     run.update(loss=4.0)
