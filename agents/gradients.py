@@ -44,7 +44,7 @@ class TrainedNetwork:
 class GradientsApart(TrainedNetwork):
     """A network whose gradients stay out of its parameters.
 
-    There DistributedDataParallel would send them, and each CUDA graph needs gradients of its own.
+    There they would be averaged with those of other learners, and each CUDA graph needs gradients of its own.
     """
 
     gradients: Gradients  # of the latest backward pass

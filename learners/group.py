@@ -13,21 +13,14 @@ import psutil
 import torch
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
-from torch.nn.parallel import DistributedDataParallel
 
 from agents.gradients import Gradients, Peers, TrainedNetwork
-from agents.network import ActorCritic, NetworkInput, NetworkOutput
+from agents.network import ActorCritic
 from learners.rank import FOLDER, SILENCE_FACTOR, STORE, LearnerRank
 from machine.device import choose_device
 from option_flags import Config
 from options.rules import UsageError
 from processes.pool import RunFailedError
-
-# The dense layer after the convolutions, most of the default network, has a bucket of its own: its gradient is on its
-# way to the other learners while those of the convolutions are computed.
-BUCKET_MEGABYTES = 1.0
-
-Given = Sequence[tuple[torch.nn.Parameter, torch.Tensor]]  # parameters with their gradients
 
 
 class LearnerLostError(RunFailedError):
@@ -202,40 +195,25 @@ def agreed(config: Config, learners: OneLearner) -> Config:
 
 
 class SharedGradients(TrainedNetwork):
-    """A network on DistributedDataParallel (DDP).
-
-    DDP sends the gradients of a backward pass in groups, each as soon as it is complete. In an update, each learner has
-    to send each group exactly once: the others wait for it, and do not know how this learner computes its gradients.
-    """
+    """A network with the weights of the first learner, whose gradients are means over all learners."""
 
     def __init__(self, network: ActorCritic, group: dist.ProcessGroup | None) -> None:
         super().__init__(network)
-        self._passes = DistributedDataParallel(
-            _Passes(network),
-            process_group=group,
-            forward_sync_buffers=False,  # all learners compute the same statistics
-            bucket_cap_mb=BUCKET_MEGABYTES,
-            # A torso of the user's own may have weights that no output depends on.
-            find_unused_parameters=network.has_own_torso,
-        )
+        self._group = group
+        for values in network.state_dict().values():
+            dist.broadcast(values, src=0, group=group)
 
-    def __call__(self, inputs: NetworkInput, last_is_bootstrap: bool = False) -> NetworkOutput:
-        output: NetworkOutput = self._passes(inputs, last_is_bootstrap)
-        return output
+    def backward(self, loss: torch.Tensor) -> None:
+        super().backward(loss)
+        self.take([parameter.grad for parameter in self.parameters])
 
     def take(self, gradients: Gradients) -> None:
+        # A torso of the user's own may have weights that no output depends on.
         pairs = zip(self.parameters, gradients, strict=True)
-        self.backward(self._passes(given=[(weights, each) for weights, each in pairs if each is not None]))
-
-
-class _Passes(torch.nn.Module):
-    """The passes that DDP prepares for: the network's, or one that only hands over gradients."""
-
-    def __init__(self, network: ActorCritic) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, *arguments: Any, given: Given | None = None) -> Any:
-        if given is None:
-            return self.network(*arguments)
-        return torch.stack([(weights * gradient).sum() for weights, gradient in given]).sum()
+        own = [torch.zeros_like(weights) if each is None else each for weights, each in pairs]
+        mean = torch.cat([each.flatten() for each in own])  # one message is faster than many
+        dist.all_reduce(mean, group=self._group)
+        mean /= dist.get_world_size()
+        for each, part in zip(own, torch.split(mean, [each.numel() for each in own]), strict=True):
+            each.copy_(part.view_as(each))  # in place: the optimizer needs gradients as they lie in memory
+        super().take(own)

@@ -10,7 +10,6 @@ import torch
 from agents.gradients import FIRST_BATCHES, Peers
 from agents.learner import Learner
 from agents.network import ActorCritic
-from learners import group as learner_group
 from learners.group import LearnerGroup
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.mix import Batch
@@ -81,7 +80,6 @@ def updates(case: Case, peers: Peers | None = None, rank: int = 0, size: int = 1
 
 
 def updates_of_one(group: LearnerGroup, case: Case) -> Updates:
-    learner_group.BUCKET_MEGABYTES = 0.001  # so that even a small network's gradients are sent in several groups
     return updates(case, group, group.rank.index, group.size)
 
 
