@@ -7,13 +7,16 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from cluster import guard
 from run_files.run_folder import CHECKPOINTS, numbered_checkpoints, write_atomically
+
+GROWING = (".jsonl", ".csv", ".txt")  # files that are only added to; so are those of TensorBoard
+MOST_BYTES = 64 << 20  # of one answer, unless a single file is larger
 
 
 class Stamp(NamedTuple):
@@ -22,6 +25,15 @@ class Stamp(NamedTuple):
     size: int
     modified: int  # nanoseconds
     inode: int
+
+
+class Change(NamedTuple):
+    """What is new of a file: its end from `offset` on, or with an offset of 0 all of it."""
+
+    name: str
+    stamp: Stamp
+    offset: int
+    content: bytes
 
 
 class GuardedProgram:
@@ -79,42 +91,40 @@ class GuardedProgram:
         if self._to_guard is not None:
             os.write(self._to_guard, bytes([number]))
 
-    def state(self, folder: str) -> tuple[int | None, dict[str, Stamp]]:
-        """The exit code, or None while it runs; then all files of a folder, as they were not before that."""
+    def news(
+        self, folder: str, known: Mapping[str, Stamp], apart: Collection[str] = ()
+    ) -> tuple[int | None, set[str], list[Change]]:
+        """The exit code, or None while it runs; then all files of a folder, and what is new of those in its files.
+
+        `known` are the stamps of the files that the other side has, `apart` folders in it that do not matter. What is
+        changed first comes first, and some of it only with the next call if it is much.
+        """
         self.signal(0)  # which the program does not notice
         ended = self._folder / guard.EXIT_CODE
         code = ended.read_text() if ended.exists() else ""
-        stamps: dict[str, Stamp] = {}
-        for parent, _, names in os.walk(self._place / folder):
+        top, stamps = self._place / folder, dict[str, Stamp]()
+        for parent, _, names in os.walk(top):
             for path in (Path(parent, name) for name in names if not name.endswith(".tmp")):
+                name = str(path.relative_to(top))
                 with suppress(FileNotFoundError):  # removed meanwhile
-                    if not path.is_symlink():
-                        stamps[str(path.relative_to(self._place / folder))] = _stamp(path.stat())
-        return int(code) if code else None, stamps
+                    if not path.is_symlink() and path.relative_to(top).parts[0] not in apart:
+                        stamps[name] = _stamp(path.stat())
+        changes: list[Change] = []
+        for name in sorted(stamps, key=lambda each: stamps[each].modified):
+            if stamps[name] != known.get(name) and sum(len(each.content) for each in changes) < MOST_BYTES:
+                with suppress(FileNotFoundError):
+                    changes.append(_change(top, name, known.get(name)))
+        return int(code) if code else None, set(stamps), changes
 
     # --- Files are named by their paths below the place, or by absolute ones ------------------------------------------
 
-    def read(self, name: str, stamp: Stamp | None, offset: int, count: int) -> bytes | None:
-        """A part of a file. None if the file has changed since it had this stamp; without one, it may change."""
-        try:
-            with (self._place / name).open("rb") as file:
-                if stamp is not None and _stamp(os.fstat(file.fileno())) != stamp:
-                    return None
-                file.seek(offset)
-                return file.read(count)
-        except FileNotFoundError:
-            return None
+    def read(self, name: str) -> bytes:
+        return (self._place / name).read_bytes()
 
-    def write(self, name: str, offset: int, content: bytes) -> None:
-        """Write a part of a file; the parts come in order. A file of one part is complete, or not there."""
+    def write(self, name: str, content: bytes) -> None:
         path = self._place / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if offset:
-            with path.open("r+b") as file:
-                file.seek(offset)
-                file.write(content)
-        else:
-            write_atomically(path, content)
+        write_atomically(path, content)
 
     def newest_checkpoint(self, place: str) -> str:
         return newest_checkpoint(self._place / place)
@@ -130,3 +140,12 @@ def newest_checkpoint(place: Path) -> str:
 
 def _stamp(status: os.stat_result) -> Stamp:
     return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _change(folder: Path, name: str, before: Stamp | None) -> Change:
+    with (folder / name).open("rb") as file:
+        stamp, grows = _stamp(os.fstat(file.fileno())), name.endswith(GROWING) or "tfevents" in name
+        offset = before.size if before is not None and grows and before.size <= stamp.size else 0
+        file.seek(offset)
+        content = file.read()
+    return Change(name, stamp._replace(size=offset + len(content)), offset, content)

@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,7 +28,7 @@ from processes.pool import RunFailedError
 LOST = -1  # the exit code of a learner whose node does not tell it
 CLOSE_SECONDS = 5.0
 END_SECONDS = 60.0  # that a learner has to save and end after its actor has ended
-OUTPUT, ERRORS = "output", "errors"  # of a learner, in its temporary folder
+OUTPUT, ERRORS = "output.txt", "errors.txt"  # of a learner, in its temporary folder
 LOOK_SECONDS = 0.5  # between two looks at the nodes
 EXAMINE_SECONDS = 120.0  # in which nodes must say whether they have the same code
 OWN_SECONDS = 5.0  # in which room for the first learner is looked for on this machine only
@@ -49,7 +48,6 @@ class LearnersOnNodes:
         self._store = TCPStore(own_address, 0, is_master=True, wait_for_workers=False)
         self._codes: list[int | None] = [None] * len(programs)
         self._errors = [b""] * len(programs)
-        self._received = Counter[tuple[int, str]]()  # bytes of each file, by the rank of its learner
         self._closed = threading.Event()
 
     def start(self, flags: Mapping[str, Any]) -> None:
@@ -83,27 +81,25 @@ class LearnersOnNodes:
         return list(self._codes)
 
     def _watch(self, rank: int) -> None:
+        known: dict[str, Stamp] = {}
         try:
             while self._codes[rank] is None and not self._closed.wait(POLL_SECONDS):
-                code, files = self._programs[rank].call("state", self._folders[rank])
-                self._receive(rank, self._new_bytes(rank, OUTPUT, files), self._new_bytes(rank, ERRORS, files))
-                self._codes[rank] = code
+                code, _, changes = self._programs[rank].call("news", self._folders[rank], known)
+                for name, stamp, _, content in changes:
+                    known[name] = stamp
+                    self._receive(rank, name, content)
+                self._codes[rank] = None if changes else code
         except ProgramLostError as error:
             say(f"learner {rank}: {error}")
             self._codes[rank] = LOST
 
-    def _new_bytes(self, rank: int, name: str, files: Mapping[str, Stamp]) -> bytes:
-        begin, end = self._received[rank, name], files[name].size
-        self._received[rank, name] = end
-        path = f"{self._folders[rank]}/{name}"
-        return self._programs[rank].call("read", path, None, begin, end - begin) if end > begin else b""
-
-    def _receive(self, rank: int, output: bytes, errors: bytes) -> None:
-        write(sys.stdout, output)
-        if rank == 0:
-            write(sys.stderr, errors)
-        elif len(self._errors[rank]) < MOST_ERRORS:
-            self._errors[rank] += errors
+    def _receive(self, rank: int, name: str, content: bytes) -> None:
+        if name == OUTPUT:
+            write(sys.stdout, content)
+        elif name == ERRORS and rank == 0:
+            write(sys.stderr, content)
+        elif name == ERRORS and len(self._errors[rank]) < MOST_ERRORS:
+            self._errors[rank] += content
 
     def signal(self, number: int) -> None:
         for program, code in zip(self._programs, self._codes, strict=True):
@@ -242,7 +238,7 @@ def copy_checkpoint(url: str, calls: Sequence[Callable[..., Any]]) -> None:
         return
     is_here = newest_checkpoint(Path(url)) == newest
     path = str(Path(url, newest))
-    content = Path(path).read_bytes() if is_here else calls[found.index(newest)]("read", path, None, 0, -1)
+    content = Path(path).read_bytes() if is_here else calls[found.index(newest)]("read", path)
     for name, call in zip(found, calls, strict=True):
         if name != newest:
-            call("write", path, 0, content)
+            call("write", path, content)

@@ -69,14 +69,11 @@ class ClusterJob(Job):
         mode = start_words(None if parent is None else f"{RESULTS}/{parent.name}")
         log = f"{RESULTS}/{JOB_LOG}"
         node.call("start", [program, *mode, f"--results_dir={RESULTS}", *flags], (log, log), {}, 0.0)
-        while True:
-            code, stamps = node.call("state", RESULTS)
-            files.fetch(stamps)
-            if code is not None:
-                return int(code)
+        while (code := files.fetch()) is None:
             while self._signals:
                 node.call("signal", self._signals.pop(0))
             time.sleep(SYNC_SECONDS)
+        return code
 
 
 class ClusterPlaces(Places):

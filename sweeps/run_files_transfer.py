@@ -1,23 +1,26 @@
 """Brings the files of a run to its node, and from there into the sweep's folder."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from cluster.guarded_program import Stamp
-from run_files.run_folder import CHECKPOINTS, CONFIG, newest_first, remove_abandoned, run_folders, write_atomically
+from run_files.run_folder import (
+    CHECKPOINTS,
+    CONFIG,
+    JOB_LOG,
+    newest_first,
+    remove_abandoned,
+    run_folders,
+    write_atomically,
+)
 
 RESULTS = "results"  # of a run, in its temporary folder on the node
-CHUNK = 4 << 20  # bytes of one message
 FIGURES = {".jsonl", ".csv"}
 TEXT = {".json", ".txt"}  # in which paths of the node become those of the sweep
 
 Call = Callable[..., Any]  # a method of a GuardedProgram by its name, with its arguments
-
-
-class FileChangedError(Exception):
-    """A file changed while it was copied; the next round copies it as it is then."""
 
 
 class RunFilesTransfer:
@@ -49,53 +52,28 @@ class RunFilesTransfer:
                     self._send(path)
 
     def _send(self, path: Path) -> None:
-        name, offset = str(path.relative_to(self._folder)), 0
-        with path.open("rb") as file:
-            while (content := file.read(CHUNK)) or not offset:
-                if path.name == CONFIG:
-                    content = content.replace(self._here, self._there)
-                self._call("write", f"{RESULTS}/{name}", offset, content)
-                offset += len(content)
-                if not content:
-                    break
+        content = path.read_bytes()
+        if path.name == CONFIG:
+            content = content.replace(self._here, self._there)
+        self._call("write", f"{RESULTS}/{path.relative_to(self._folder)}", content)
 
-    def fetch(self, files: Mapping[str, Stamp]) -> None:
-        """Bring what is new."""
-        changed = False
-        for name, stamp in sorted(files.items(), key=lambda item: item[1].modified):
-            path = Path(name)
-            before = self._copied.get(name)
-            if path.parts[0] in self._earlier or stamp == before:
-                continue
-            (self._folder / path.parent).mkdir(parents=True, exist_ok=True)
-            try:
-                if path.suffix in FIGURES or path.suffix == ".txt" or "tfevents" in path.name:
-                    with (self._folder / name).open("ab") as file:
-                        self._copy(name, file, 0 if before is None else before.size, stamp.size)
-                else:
-                    self._copy_whole(name, stamp)
-            except FileChangedError:
-                changed = True
-                continue
+    def fetch(self) -> int | None:
+        """Bring what is new; the exit code, once the run has ended and all is here."""
+        code, names, changes = self._call("news", RESULTS, self._copied, self._earlier)
+        for name, stamp, offset, content in changes:
+            path = self._folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            own = self._paths_there.sub(lambda _: self._here, content) if path.suffix in TEXT else content
+            if offset or name == JOB_LOG:  # the log of earlier starts stays
+                with path.open("ab") as file:
+                    file.write(own)
+            else:
+                write_atomically(path, own)
             self._copied[name] = stamp
-        if not changed:
-            self._remove_old_checkpoints(files)
-
-    def _copy_whole(self, name: str, stamp: Stamp) -> None:
-        write_atomically(self._folder / name, lambda file: self._copy(name, file, 0, stamp.size, stamp))
-
-    def _copy(self, name: str, file: BinaryIO, offset: int, end: int, stamp: Stamp | None = None) -> None:
-        """Add this part of a file. FileChangedError if the file has another stamp than this one."""
-        while offset < end:
-            content = self._call("read", f"{RESULTS}/{name}", stamp, offset, min(CHUNK, end - offset))
-            if not content:
-                raise FileChangedError
-            offset += len(content)
-            is_text = Path(name).suffix in TEXT
-            file.write(self._paths_there.sub(lambda _: self._here, content) if is_text else content)
-
-    def _remove_old_checkpoints(self, files: Mapping[str, Stamp]) -> None:
-        for name in [name for name in self._copied if name not in files]:
+        if changes:
+            return None
+        for name in self._copied.keys() - names:
             del self._copied[name]
             if Path(name).parent.name == CHECKPOINTS:
                 (self._folder / name).unlink(missing_ok=True)
+        return code  # type: ignore[no-any-return]

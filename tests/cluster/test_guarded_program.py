@@ -34,7 +34,7 @@ import os, sys
 from cluster.guarded_program import GuardedProgram
 program = GuardedProgram(False)
 program.start(["main.py", sys.argv[1]], ("output", "errors"), {"RANK": "3"}, float(sys.argv[2]))
-while not program.read("output", None, 0, 100):
+while not program.read("output"):
     pass
 print("started", flush=True)
 sys.stdin.read()
@@ -62,14 +62,18 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def node(checkout: Path) -> Iterator[GuardedProgram]:
     started = GuardedProgram(False)
     started.start(["main.py", "0"], ("output", "errors"), {"RANK": "3"}, 60.0)
-    wait_for(lambda: started.read("output", None, 0, 100) == b"rank 3\n")
-    assert started.state("")[0] is None
+    wait_for(lambda: started.read("output") == b"rank 3\n")
+    assert code_of(started) is None
     program = program_of(checkout)
     guard = program.parent()
     yield started
     for process in (guard, program):
         if process is not None and process.is_running():
             process.kill()
+
+
+def code_of(program: GuardedProgram) -> int | None:
+    return program.news("", {})[0]
 
 
 def program_of(checkout: Path) -> psutil.Process:
@@ -105,8 +109,8 @@ def test_a_signal_and_the_exit_code_reach_the_other_side_and_a_repeated_start_st
     """The answer to the first start was lost with the network."""
     node.start(["main.py", "1"], ("output", "errors"), {"RANK": "3"}, 60.0)
     node.signal(signal.SIGTERM)
-    wait_for(lambda: node.state("")[0] is not None)
-    assert node.state("")[0] == 0 and (checkout / "saved").exists()
+    wait_for(lambda: code_of(node) is not None)
+    assert code_of(node) == 0 and (checkout / "saved").exists()
 
 
 def test_without_its_guard_it_is_lost(node: GuardedProgram, checkout: Path) -> None:
@@ -115,11 +119,11 @@ def test_without_its_guard_it_is_lost(node: GuardedProgram, checkout: Path) -> N
     guard.kill()
     psutil.wait_procs([guard], timeout=60)
     with pytest.raises(BrokenPipeError):
-        node.state("")
+        code_of(node)
 
 
 def test_a_node_without_the_folder_of_the_user_uses_its_checkout(checkout: Path) -> None:
     program = GuardedProgram(False, str(checkout / "elsewhere"))
-    program.write("results/checkpoints/checkpoint_0000000001.pt", 0, b"content")
+    program.write("results/checkpoints/checkpoint_0000000001.pt", b"content")
     assert program.newest_checkpoint("results") == "checkpoints/checkpoint_0000000001.pt"
     assert (checkout / "results" / "checkpoints" / "checkpoint_0000000001.pt").read_bytes() == b"content"

@@ -14,11 +14,11 @@ pytest.importorskip("ray")
 
 import ray
 
-from cluster.guarded_program import GuardedProgram, Stamp
+from cluster.guarded_program import Change, GuardedProgram, Stamp
 from cluster.node_programs import ProgramLostError
 from cluster.nodes import Node
 from learners.launcher import rank_variables
-from learners.on_nodes import LOST, LearnersOnNodes, copy_checkpoint, learner_needs
+from learners.on_nodes import LOST, OUTPUT, LearnersOnNodes, copy_checkpoint, learner_needs
 
 
 def nodes(*cpus_and_gpus: tuple[int, int]) -> list[Node]:
@@ -119,19 +119,19 @@ class Program:
 
     def __init__(self, node: str, is_gone: bool) -> None:
         self.node, self.is_gone, self.has_ended = node, is_gone, False
-        self.output = b""
+        self.has_begun = False
 
     def call(self, method: str, *arguments: Any) -> Any:
-        if method == "state":
-            if self.is_gone:
-                raise ProgramLostError(f"its node {self.node} has lost it")
-            code = 0 if self.output else None
-            self.output += b"done\n" if self.output else b"at work\n"
-            return code, {"output": Stamp(len(self.output), 0, 0), "errors": Stamp(0, 0, 0)}
-        if method == "read":
-            _, _, begin, count = arguments
-            return self.output[begin : begin + count]
-        return "/folder"
+        if method != "news":
+            return "/folder"
+        if self.is_gone:
+            raise ProgramLostError(f"its node {self.node} has lost it")
+        _, known = arguments
+        has_begun, self.has_begun = self.has_begun, True
+        said = b"done\n" if has_begun else b"at work\n"
+        stamp = Stamp(len(b"at work\ndone\n") if has_begun else len(said), 0, 0)
+        changes = [Change(OUTPUT, stamp, 0, said)] if known.get(OUTPUT) != stamp else []
+        return 0 if has_begun else None, {OUTPUT}, changes
 
     def send(self, *_: Any) -> None:
         pass
