@@ -30,7 +30,7 @@ FIRST_WORDS = """\
 import pickle, sys
 with open(int(sys.argv[1]), "rb", closefd=False) as file:
     sys.path[:] = pickle.load(file)
-from {module} import main
+from processes.inside import main
 main()
 """
 ANSWER_SECONDS, LOOK_SECONDS = 1.0, 0.02  # in which a child can say where it hangs
@@ -133,9 +133,9 @@ class Child:
         return _places_in(self.printed.since(begin))
 
 
-def spawn(name: str, files: Sequence[int], module: str = "processes.inside") -> Process:
-    """Start a program that runs `module.main`. OSError if the system refuses it."""
-    words = [sys.executable, "-c", FIRST_WORDS.format(module=module), *map(str, files), name]
+def spawn(name: str, files: Sequence[int]) -> Process:
+    """Start a program that runs `inside.main`. OSError if the system refuses it."""
+    words = [sys.executable, "-c", FIRST_WORDS, *map(str, files), name]
     # numpy would start a thread for each core when it is imported, in each of as many processes.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1")}
     printed = files[3]

@@ -13,11 +13,11 @@ import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing.connection import Connection
 
-from processes.child import Child, spawn, start_child
-from processes.handover import unpack
+from processes.child import Child, start_child
 from processes.inside import live
 
 REQUEST, ANSWER = struct.Struct("<i"), struct.Struct("<i")
@@ -37,7 +37,7 @@ class ForkServer:
     def __call__(self, name: str, files: Sequence[int]) -> "Forked":
         if self._child is None or self._child.has_ended:
             self.close()
-            self._child = start_child(self._modules, "fork server", partial(spawn, module=__name__))
+            self._child = start_child(_Server(self._modules), "fork server")
             self._requests = socket.socket(fileno=os.dup(self._child.connection.fileno()))
         try:
             assert self._requests is not None
@@ -92,34 +92,35 @@ def _ask(server: socket.socket, request: int, files: Sequence[int] = ()) -> int:
     return int(ANSWER.unpack(answer)[0])
 
 
-def main() -> None:
-    """The inside of the server. It has one thread: others would not survive a fork."""
-    content, pipe, lifeline, printed, *handed = (int(number) for number in sys.argv[1:-1])
-    del sys.argv[1:]
-    os.close(lifeline)
-    os.close(printed)
-    os.set_inheritable(pipe, False)
-    for module in unpack(content, handed):
-        import_module(module)
-    gc.collect()
-    gc.freeze()  # so that a collection in a child does not copy the memory that it shares
-    with socket.socket(fileno=pipe) as requests:
-        while True:
-            request, files, _, _ = socket.recv_fds(requests, REQUEST.size, MOST_FILES)
-            if not request:  # the parent has ended
-                os._exit(0)
-            try:
-                answer = _reap(REQUEST.unpack(request)[0]) if not files else _fork(requests, files)
-            except OSError:  # the system refuses another process, which the parent sees as the end of this one
-                os._exit(1)
-            requests.sendall(ANSWER.pack(answer))
+@dataclass(frozen=True)
+class _Server:
+    """The work of the server. A child has only the thread that forks it."""
+
+    modules: Sequence[str]
+
+    def run(self, connection: Connection) -> None:
+        for module in self.modules:
+            import_module(module)
+        gc.collect()
+        gc.freeze()  # so that a collection in a child does not copy the memory that it shares
+        with socket.socket(fileno=os.dup(connection.fileno())) as requests:
+            while True:
+                request, files, _, _ = socket.recv_fds(requests, REQUEST.size, MOST_FILES)
+                if not request:  # the parent has ended, or needs it no more
+                    return
+                try:
+                    answer = _fork(files, [requests, connection]) if files else _reap(REQUEST.unpack(request)[0])
+                except OSError:  # the system refuses another process, which the parent sees as the end of this one
+                    return
+                requests.sendall(ANSWER.pack(answer))
 
 
-def _fork(requests: socket.socket, files: Sequence[int]) -> int:
+def _fork(files: Sequence[int], own: Sequence[socket.socket | Connection]) -> int:
     child = os.fork()
     if not child:
         os.setpgid(0, 0)
-        requests.close()
+        for pipe in own:  # or nobody would notice the end of the server
+            pipe.close()
         live(files)
         sys.stdout.flush()
         os._exit(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from machine.stop_signals import SAME_SIGNAL_SECONDS, StopSignals
 from run_files.metrics import NewLines, last_lines
-from run_files.run_folder import JOB_LOG, report_of_job
+from run_files.run_folder import JOB_LOG
 from sweeps.job import Job, Places, progress, resumable
 from sweeps.plan import Sweep
 from sweeps.state import DONE, ENDED, FAILED, PRUNED, RUNNING, STOPPED, SweepRun, SweepState
@@ -17,7 +17,6 @@ from sweeps.table import write_table
 POLL_SECONDS = 0.1
 LAST_LINES = 5  # of the log of a run, that are kept with its end
 MOST_LOSSES = 5  # of a run without a newer checkpoint, until it counts as failed
-MOST_FAILED_STARTS = 3  # runs in a row that fail before their first report, until no further one is started
 SECONDS_BETWEEN_SIGNALS = 2 * SAME_SIGNAL_SECONDS  # main.py counts two signals within half of this as one
 # The exit codes of a run that was stopped before it could save.
 STOPPED_AT_START = (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGINT)
@@ -38,15 +37,13 @@ class SweepRunner:
         self._waiting: deque[SweepRun] = deque()
         self._lost: Counter[tuple[str, int]] = Counter()  # how often a run was lost at its agent steps
         self._hopeless: set[str] = set()
-        self._failed_starts = 0  # the latest runs in a row that failed before their first report
-        self._gave_up = False
         self._stops_sent, self._stop_sent_at = 0, 0.0
         self._width = max((len(run.name) for run in sweep.runs), default=0)
 
     def run(self) -> None:
         """Run until all jobs have ended, or until the running ones have stopped after a stop signal."""
         self._waiting = self._find_waiting()
-        while self._active or (self._may_start and (self._waiting or self._draw())):
+        while self._active or (not self._stop.requested and (self._waiting or self._draw())):
             self._forward_signals()
             self._start_jobs()
             for run, job, log in list(self._active.values()):
@@ -62,10 +59,6 @@ class SweepRunner:
                     write_table(self._sweep, self._state)
             time.sleep(POLL_SECONDS)
 
-    @property
-    def _may_start(self) -> bool:
-        return not self._gave_up and not self._stop.requested
-
     def _draw(self) -> bool:
         """Let a search choose another run. False if there is no further one."""
         run = self._sweep.next_run()
@@ -75,7 +68,8 @@ class SweepRunner:
 
     def _start_jobs(self) -> None:
         """Start as many jobs as there is room for."""
-        while self._may_start and self._places.has_room(len(self._active)) and (self._waiting or self._draw()):
+        has_room = self._places.has_room
+        while not self._stop.requested and has_room(len(self._active)) and (self._waiting or self._draw()):
             self._start(self._waiting.popleft())
             write_table(self._sweep, self._state)
 
@@ -117,7 +111,6 @@ class SweepRunner:
         except OSError as error:
             self._set_end(run, FAILED, None, [str(error)])
             self._print(run, f"could not be started ({error.strerror})")
-            self._give_up_if_all_fail(run)
             return
         self._active[run.name] = run, job, log
         does = "starts" if begins else f"continues at {self._steps(run):,} agent steps"
@@ -158,7 +151,6 @@ class SweepRunner:
             self._set_end(run, FAILED, code, lines)
             ending = "".join(f"\n    {line}" for line in lines)
             self._print(run, f"failed with exit code {code}; the last lines of {log}:{ending}")
-        self._give_up_if_all_fail(run)
 
     def _record_loss(self, run: SweepRun, job: Job, lines: Sequence[str]) -> None:
         at = run.name, self._steps(run)
@@ -181,17 +173,6 @@ class SweepRunner:
         """Record that a run has ended, and tell the sweep, which may choose further runs by it."""
         self._sweep.ended(run, status)
         self._state.set(run.name, status, code, lines)
-
-    def _give_up_if_all_fail(self, run: SweepRun) -> None:
-        """Start no further run if the latest ones failed at once: whatever ended them would end the others too."""
-        failed_at_once = self._status(run) == FAILED and report_of_job(self._job_folder(run)) is None
-        self._failed_starts = self._failed_starts + 1 if failed_at_once else 0
-        if self._failed_starts >= MOST_FAILED_STARTS and not self._gave_up:
-            self._gave_up = True
-            self._print_line(
-                f"{MOST_FAILED_STARTS} runs in a row failed before their first report, so no further one is started; "
-                "mend the cause, and the same command goes on"
-            )
 
     def _print(self, run: SweepRun, text: str) -> None:
         self._width = max(self._width, len(run.name))

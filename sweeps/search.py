@@ -75,8 +75,11 @@ def plan_search(definition: object, given: Mapping[str, Any], in_file: Mapping[s
     seed = described["seeds"][0] if for_all.get("seed") is None else for_all["seed"]
     flags = merged_flags(described["flags"], in_file, given, {"seed": seed})
     space = {name: _distribution(name, entry) for name, entry in described["search"].items()}
-    configs = _with_first_and_last_values(flags, space)
-    run = configs[-1].run
+    last = {name: one.choices[-1] if isinstance(one, CategoricalDistribution) else one.high
+            for name, one in space.items()}  # fmt: skip
+    # Values that are wrong only together are found when a trial has them, but these must be right.
+    config = checked_run("with the last value of each range", {**flags, **last}).config
+    run = config.run
     steps = {"warmup_steps": run.environment_max_steps // 5, "interval_steps": max(1, run.environment_max_steps // 20)}
     complete = {
         **described,
@@ -85,7 +88,7 @@ def plan_search(definition: object, given: Mapping[str, Any], in_file: Mapping[s
         # When a run ends must stay too, or the returns of old and new trials could not be compared.
         "ends": {name: getattr(run, name) for name in ("environment_max_steps", "stop_at_return", "stop_at")},
     }
-    return Search(complete, flags, space, configs)
+    return Search(complete, flags, space, config)
 
 
 def _distribution(name: str, entry: object) -> Range:
@@ -105,25 +108,6 @@ def _distribution(name: str, entry: object) -> Range:
         raise UsageError(f'{subject} must be a range from "low" to "high", not {shown(entry)} ({error}).') from None
 
 
-def _with_first_and_last_values(flags: Mapping[str, Any], space: Mapping[str, Range]) -> list[Config]:
-    """The configurations of a run with the first and of one with the last value of each range.
-
-    Values that are wrong only together are found when a trial has them, but one of these two must be right.
-    """
-    ends = {name: one.choices if isinstance(one, CategoricalDistribution) else (one.low, one.high)
-            for name, one in space.items()}  # fmt: skip
-    configs, errors = [], []
-    for place, which in ((0, "first"), (-1, "last")):
-        values = {name: of_flag[place] for name, of_flag in ends.items()}
-        try:
-            configs.append(checked_run(f"with the {which} value of each range", {**flags, **values}).config)
-        except UsageError as error:
-            errors.append(error)
-    if not configs:
-        raise errors[0]
-    return configs
-
-
 class Search(Sweep):
     """The trials of a search, chosen one by one by Optuna's sampler.
 
@@ -137,9 +121,9 @@ class Search(Sweep):
         definition: Mapping[str, Any],  # checked and complete
         flags: Mapping[str, Any],  # of all trials
         space: Mapping[str, Range],
-        configs: Sequence[Config],
+        config: Config,  # of the run with the last value of each range
     ) -> None:
-        super().__init__(definition["name"], [], configs)
+        super().__init__(definition["name"], [], [config])
         self.definition, self.flags = definition, flags
         self.space: dict[str, BaseDistribution] = dict(space)
         self.trials = int(definition["trials"])

@@ -12,7 +12,7 @@ import psutil
 
 
 def spawned() -> list[psutil.Process]:
-    """The living children of this process that `processes` spawned.
+    """The living children of this process that `processes` spawned, besides fork servers.
 
     Read from /proc of this process only: going through all processes of the machine can take seconds.
     """
@@ -22,7 +22,8 @@ def spawned() -> list[psutil.Process]:
             for number in children.read_text().split():
                 with suppress(psutil.NoSuchProcess):
                     child = psutil.Process(int(number))
-                    if "processes.inside" in " ".join(child.cmdline()):
+                    words = child.cmdline()
+                    if "processes.inside" in " ".join(words) and words[-1] != "fork server":
                         found.append(child)
     return found
 

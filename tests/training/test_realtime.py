@@ -88,7 +88,7 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path, spawned_wo
     assert json.loads(path.read_text())["inference_latency"] == f"fixed:{measured:.4g}"
     assert not spawned()
     alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
-    assert not [child for child in alive if child not in before and "fork_server" in " ".join(child.cmdline())]
+    assert not [child for child in alive if child not in before and "fork server" in " ".join(child.cmdline())]
 
 
 @pytest.mark.slow

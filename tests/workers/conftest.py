@@ -76,5 +76,5 @@ def make_pool(clock: Clock, fork_server: ForkServer, monkeypatch: pytest.MonkeyP
         pool.close()
         memory.close()
     for child in psutil.Process().children():  # the fork server stays, but not what it has forked
-        if child not in before or "processes.fork_server" in " ".join(child.cmdline()):
-            assert "processes.fork_server" in " ".join(child.cmdline()) and not child.children()
+        if child not in before or "fork server" in " ".join(child.cmdline()):
+            assert "fork server" in " ".join(child.cmdline()) and not child.children()
