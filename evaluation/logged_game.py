@@ -13,8 +13,8 @@ from evaluation.parallel_games import IDLE, GameResult, GameSeries, game_streams
 from options.rules import counted
 from reports.scores import game_name
 from run_files.run_folder import remove_abandoned, write_atomically
-from wrappers.delayed_actions import Played
 from wrappers.environment import FinishedGame, environment_spec, names_in
+from wrappers.timeline import Played
 
 
 class LoggedGame(NamedTuple):
@@ -81,8 +81,8 @@ class Replay:
             in_log = [Played(noop, None), *map(Played, log.actions.tolist(), ages)]
             return lambda: in_log[self._steps]
         if self._game.series.environment.interaction != "turns":
-            played: Callable[[], Played] = self._environment.get_wrapper_attr("played")
-            return played
+            timeline = self._environment.get_wrapper_attr("timeline")
+            return lambda: timeline.playing
         return None
 
     def write_film(self, path: Path, alive: Callable[[], None] = lambda: None) -> int:

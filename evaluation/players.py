@@ -236,9 +236,10 @@ class TestBook(Book):
         running = self._running[game]
         assert running is not None
         if running.game < self._logged:
-            running.actions.append(frame.action)
-            running.values.append(np.nan if frame.register is None else frame.register.value)
-            running.ages.append(IDLE if frame.age is None else frame.age)
+            action, age, effect, _ = frame.played
+            running.actions.append(action)
+            running.values.append(np.nan if effect is None else effect.value)
+            running.ages.append(IDLE if age is None else age)
         if frame.ended:
             finished = self._take_finished_games[game]()[-1]
             self._results.append(running.result(finished[:2], frame.cut, self._action_type))

@@ -151,6 +151,11 @@ class EnvironmentOptions(Options):
     def in_real_time(self) -> bool:
         return self.interaction == "realtime"
 
+    @property
+    def has_delay(self) -> bool:
+        """Whether the game goes on for a known number of frames before an action takes effect."""
+        return self.interaction in ("asynchronous", "sequential")
+
     def without_clock(self) -> "EnvironmentOptions":
         """The same game, but it waits for the agent if these options would play it in real time."""
         return dataclasses.replace(self, interaction="turns") if self.in_real_time else self
@@ -160,11 +165,6 @@ class EnvironmentOptions(Options):
         """Game frames from one decision to the next; in real time at least as many."""
         sequential = self.interaction == "sequential"
         return max(self.skipped_frames, self.action_delay) if sequential else self.skipped_frames
-
-    @property
-    def steps_until_effect(self) -> int:
-        """How many further decisions are made before an action takes effect."""
-        return 0 if self.interaction == "turns" else -(-self.action_delay // self.frames_per_step)
 
     @property
     def make_arguments(self) -> dict[str, Any]:

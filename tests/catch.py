@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
 from wrappers.atari import ScoreKeeper
-from wrappers.delayed_actions import DelayedActions
-from wrappers.environment import Watch
+from wrappers.environment import Watch, environment_spec
 from wrappers.films import FilmFrames
+from wrappers.timeline import DelayedTimeline
 
 CELLS = 6  # the board's width and height
 CELL = 6  # pixels
@@ -69,18 +69,33 @@ class Catch(gymnasium.Env[Picture, int]):
 class Repeat(gymnasium.Wrapper[Picture, int, Picture, int]):
     """Several frames of the game in each step."""
 
-    def __init__(self, env: gymnasium.Env[Picture, int], frames: int) -> None:
+    def __init__(self, env: gymnasium.Env[Picture, int], options: EnvironmentOptions) -> None:
         super().__init__(env)
-        self._frames = frames
+        self._frames = options.frames_per_step
+        self.timeline = DelayedTimeline(environment_spec(env), options, lambda: 0)
+
+    def reset(self, **arguments: Any) -> tuple[Picture, dict[str, Any]]:
+        self.timeline.begin()
+        return self.env.reset(**arguments)
 
     def step(self, action: int) -> tuple[Picture, float, bool, bool, dict[str, Any]]:
         total = 0.0
+        self.timeline.decide(action)
         for _ in range(self._frames):
-            picture, reward, terminated, truncated, info = self.env.step(action)
+            chosen = self.timeline.next_action(self.np_random)
+            picture, reward, terminated, truncated, info = self.env.step(chosen)
+            self.timeline.played(float(reward))
             total += float(reward)
             if terminated or truncated:
                 break
         return picture, total, terminated, truncated, info
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"timeline": self.timeline.state(), "game": self.env.get_wrapper_attr("snapshot")()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.timeline.restore(state["timeline"])
+        self.env.get_wrapper_attr("restore")(state["game"])
 
 
 def make_catch(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
@@ -88,5 +103,5 @@ def make_catch(options: EnvironmentOptions, seed: int, watch: Watch | None = Non
     if watch is not None:
         game = FilmFrames(game, watch)
     if options.interaction != "turns":
-        game = Repeat(DelayedActions(game, options), options.frames_per_step)
+        game = Repeat(game, options)
     return ScoreKeeper(game)

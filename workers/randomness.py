@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replay.unroll_layout import UnrollLayout
+from wrappers.environment import first_choices, random_action
 
 # numpy reads missing numbers as zeros: without purpose and count, a replay and an environment could share a stream.
 PURPOSES = {"environment": 1, "replays": 2, "game": 3, "latency": 4, "node": 5, "learner": 6, "pretraining": 7}
@@ -40,9 +41,9 @@ class HeldActions:
     """The held actions of one environment."""
 
     def __init__(self, layout: UnrollLayout, generator: np.random.Generator) -> None:
-        self._layout = layout
+        self._kind, self._sizes = layout.action_kind, layout.action_sizes or (layout.action_count,)
         self._generator = generator
-        self._held = random_action(layout, generator, np.ones(layout.mask_size, np.float32))
+        self._held = random_action(self._kind, self._sizes, generator, np.ones(layout.mask_size, np.float32))
         self._steps_left = 0
 
     def restart(self) -> None:
@@ -52,9 +53,9 @@ class HeldActions:
     def next(self, mask: NDArray[np.float32]) -> NDArray[Any] | None:
         """The action that is held in the next step; None if the policy decides. `mask`: as for `random_action`."""
         if self._steps_left == 0 and self._generator.random() < RATE:
-            self._held = random_action(self._layout, self._generator, mask)
+            self._held = random_action(self._kind, self._sizes, self._generator, mask)
             self._steps_left = 1 + int(np.searchsorted(_AT_MOST_SHARE, self._generator.random()))
-        if len(mask) and not mask[first_choices(self._layout) + self._held].all():
+        if len(mask) and not mask[first_choices(self._sizes) + self._held].all():
             self._steps_left = 0  # what is held is not possible here
         if self._steps_left == 0:
             return None
@@ -71,28 +72,6 @@ class HeldActions:
     def restore(self, state: dict[str, Any]) -> None:
         self._held, self._steps_left = np.array(state["held"], self._held.dtype), state["steps_left"]
         self._generator.bit_generator.state = json.loads(state["generator"])
-
-
-def random_action(layout: UnrollLayout, generator: np.random.Generator, mask: NDArray[np.float32]) -> NDArray[Any]:
-    """A random action, one of those that the action mask leaves; a mask of length 0 leaves all of them.
-
-    Real numbers are between −1 and 1, where bounded ones have their bounds.
-    """
-    if layout.action_kind == "gaussian":
-        return generator.uniform(-1, 1, layout.action_shape).astype(np.float32)
-    if layout.action_kind == "mixed":
-        sizes = np.array(layout.action_sizes)
-        choices = generator.integers(np.maximum(sizes, 1))
-        return np.where(sizes, choices, generator.uniform(-1, 1, len(sizes))).astype(np.float32)
-    if not len(mask):
-        return np.array(generator.integers(layout.action_sizes or layout.action_count))
-    factors = np.split(mask, first_choices(layout)[1:])
-    return np.array([generator.choice(np.flatnonzero(factor)) for factor in factors]).reshape(layout.action_shape)
-
-
-def first_choices(layout: UnrollLayout) -> NDArray[np.int64]:
-    """Where each factor's choices begin among those of all factors."""
-    return np.cumsum((0, *layout.action_sizes[:-1]))
 
 
 def explores(environment_id: int, share: float) -> bool:

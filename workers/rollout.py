@@ -15,10 +15,12 @@ from agents.acting import Decision
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout, add_game_info
 from workers.policies import ActingPolicy
-from workers.policy_inputs import as_stacks
+from workers.policy_inputs import PolicyInputs, as_stacks
 from workers.randomness import HeldActions
 from workers.shared_array import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
 from wrappers.environment import FAILED_RESETS, FinishedGame, Observation, as_observation, environment_spec
+
+Unrolls = dict[str, NDArray[Any]]  # the fields of an unroll of each environment
 
 
 @dataclass
@@ -103,11 +105,16 @@ class Rollout:
         """Play T steps in each environment, and write an unroll of each to `rows [E, nbytes]`."""
         self._play(self._layout.arrays(rows))
 
-    def _play(self, unrolls: dict[str, NDArray[Any]]) -> None:
+    def _play(self, unrolls: Unrolls) -> None:
         """Play T steps in each environment and write them to `unrolls`."""
         self._policy.refresh()
         self._clock.lap(WEIGHTS)
-        self._write_start(unrolls)
+        write_start(unrolls, self._layout, self._policy.inputs, self._environments)
+        # The memory is that of an earlier round, so fields that are not written at every step are cleared.
+        for name in ("bootstraps", "game_returns", "game_lengths"):
+            unrolls[name][:] = 0
+        if self._layout.tells_of_games:
+            unrolls["game_info"][:] = 0
         versions = set()
         self._clock.lap(REST)
         for group in range(len(self._policy.groups)):
@@ -118,7 +125,9 @@ class Rollout:
                 versions.add(version)
                 if self._layout.explores:
                     self._explore(decision, unrolls, environments, t)
-                self._write_decision(decision, unrolls, environments, t)
+                write_decision(unrolls, decision, environments, t)
+                self._state.lstm_state[environments] = decision.lstm_state
+                self._state.previous_actions[environments] = decision.actions.to(self._state.previous_actions.dtype)
                 self._clock.lap(INFERENCE)
                 for e, action in enumerate(each_action(decision.actions), environments.start):
                     self._step(e, action, unrolls, t)
@@ -163,32 +172,7 @@ class Rollout:
                 into = getattr(state, name)
                 into[e] = torch.tensor(snapshot[name][e], dtype=into.dtype)
 
-    def _write_start(self, unrolls: dict[str, NDArray[Any]]) -> None:
-        if self._layout.has_pictures:
-            unrolls["frames"][:, : self._layout.frame_stack] = self._stacks
-        if self._layout.vector_length:
-            unrolls["vectors"][:, 0] = self._vectors
-        unrolls["first_lstm_state"][:] = self._state.lstm_state
-        unrolls["first_action"][:] = self._state.previous_actions
-        unrolls["first_reward"][:] = self._state.previous_rewards
-        unrolls["environment_id"][:] = [environment.environment_id for environment in self._environments]
-        # The memory is that of an earlier round, so fields that are not written at every step are cleared.
-        for name in ("bootstraps", "game_returns", "game_lengths"):
-            unrolls[name][:] = 0
-        if self._layout.tells_of_games:
-            unrolls["game_info"][:] = 0
-
-    def _write_decision(
-        self, decision: Decision, unrolls: dict[str, NDArray[Any]], environments: slice, t: int
-    ) -> None:
-        unrolls["actions"][environments, t] = decision.actions
-        unrolls["behaviour_logits"][environments, t] = decision.logits
-        unrolls["values"][environments, t] = decision.values
-        unrolls["features"][environments, t] = decision.features
-        self._state.lstm_state[environments] = decision.lstm_state
-        self._state.previous_actions[environments] = decision.actions.to(self._state.previous_actions.dtype)
-
-    def _explore(self, decision: Decision, unrolls: dict[str, NDArray[Any]], environments: slice, t: int) -> None:
+    def _explore(self, decision: Decision, unrolls: Unrolls, environments: slice, t: int) -> None:
         """Put held actions in place of those of the policy."""
         unrolls["held"][environments, t] = 0
         for place, environment in enumerate(self._environments[environments]):
@@ -198,7 +182,7 @@ class Rollout:
                 decision.actions[place] = torch.from_numpy(held)
                 unrolls["held"][environments.start + place, t] = 1
 
-    def _step(self, e: int, action: Any, unrolls: dict[str, NDArray[Any]], t: int) -> None:
+    def _step(self, e: int, action: Any, unrolls: Unrolls, t: int) -> None:
         """One agent step of one environment."""
         environment = self._environments[e]
         observation, reward, terminated, truncated, _ = environment.env.step(action)
@@ -214,24 +198,44 @@ class Rollout:
                 environment.held_actions.restart()
         if self._layout.has_pictures:
             unrolls["frames"][e, self._layout.frame_stack + t] = self._stacks[e, -1]
-        self._write_finished_game(environment, unrolls, e, t)
+        environment.note_finished_games()
+        write_finished_game(unrolls, self._layout, environment, e, t)
 
-    def _note_outcome(self, unrolls: dict[str, NDArray[Any]], e: int, t: int, reward: float, is_cut: bool) -> None:
+    def _note_outcome(self, unrolls: Unrolls, e: int, t: int, reward: float, is_cut: bool) -> None:
         """Write what step t led to; the policy is shown the state after it. `is_cut`: a time limit ends the episode."""
         unrolls["rewards"][e, t] = reward
         if is_cut:
             unrolls["bootstraps"][e, t] = self._policy.value_of(e)
 
-    def _write_finished_game(
-        self, environment: SeededEnvironment, unrolls: dict[str, NDArray[Any]], e: int, t: int
-    ) -> None:
-        """Write one finished game. A step has room for one; if a reset ended a second one, the next step stores it."""
-        environment.note_finished_games()
-        if environment.finished_games:
-            game = environment.finished_games.popleft()
-            unrolls["game_returns"][e, t], unrolls["game_lengths"][e, t] = game.return_, game.length
-            if self._layout.tells_of_games:
-                add_game_info(unrolls["game_info"][e], game.info)
+
+def write_start(
+    unrolls: Unrolls, layout: UnrollLayout, inputs: PolicyInputs, environments: Sequence[SeededEnvironment]
+) -> None:
+    """Write what the policy sees before the first step."""
+    if layout.has_pictures:
+        unrolls["frames"][:, : layout.frame_stack] = as_stacks(inputs.observations, layout)
+    if layout.vector_length:
+        unrolls["vectors"][:, 0] = inputs.vectors
+    unrolls["first_lstm_state"][:] = inputs.state.lstm_state
+    unrolls["first_action"][:] = inputs.state.previous_actions
+    unrolls["first_reward"][:] = inputs.state.previous_rewards
+    unrolls["environment_id"][:] = [environment.environment_id for environment in environments]
+
+
+def write_decision(unrolls: Unrolls, decision: Decision, environments: slice, t: int) -> None:
+    unrolls["actions"][environments, t] = decision.actions
+    unrolls["behaviour_logits"][environments, t] = decision.logits
+    unrolls["values"][environments, t] = decision.values
+    unrolls["features"][environments, t] = decision.features
+
+
+def write_finished_game(unrolls: Unrolls, layout: UnrollLayout, environment: SeededEnvironment, e: int, t: int) -> None:
+    """Write one finished game. A step has room for one; if a reset ended a second one, the next step stores it."""
+    if environment.finished_games:
+        game = environment.finished_games.popleft()
+        unrolls["game_returns"][e, t], unrolls["game_lengths"][e, t] = game.return_, game.length
+        if layout.tells_of_games:
+            add_game_info(unrolls["game_info"][e], game.info)
 
 
 def each_action(actions: torch.Tensor) -> list[Any]:

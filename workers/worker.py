@@ -25,8 +25,8 @@ from workers.randomness import HeldActions, explores, stream_of
 from workers.rollout import Rollout, SeededEnvironment
 from workers.shared_array import REST, WAITING, SharedArray, WorkerClock
 from workers.shared_weights import NewestWeights, SharedWeights
-from wrappers.any_environment.adapter import SpreadStarts
 from wrappers.environment import MakeEnvironment
+from wrappers.make_environment import SpreadStarts
 
 LONGEST_FAILURE = 3_000  # characters, so that the message is written in one piece
 

@@ -9,11 +9,11 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from option_flags import EnvironmentOptions
-from wrappers.delayed_actions import DelayedActions
 from wrappers.emulator import FIRE, NOOP, AtariWrapper, Emulator, Frame, Start, Step, check_atari
-from wrappers.environment import FinishedGame, Watch
+from wrappers.environment import FinishedGame, Watch, environment_spec
 from wrappers.realtime_game import RealtimeGame
 from wrappers.scaling import Scaler
+from wrappers.timeline import DelayedTimeline, Turns
 
 MOST_FIRES = 3  # tries to start an episode that does not end at once
 
@@ -26,10 +26,7 @@ def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = Non
     `action_meanings` and `take_finished_games`. `watch` is called with every raw frame, in colour.
     """
     check_atari(options)
-    frames: gymnasium.Env[Frame, int] = Emulator(options, seed, watch)
-    if options.interaction in ("asynchronous", "sequential"):
-        frames = DelayedActions(frames, options)
-    frames = ScoreKeeper(frames, options.frames_per_step)
+    frames = ScoreKeeper(Emulator(options, seed, watch), options.frames_per_step)
     return RealtimeGame(frames, options) if options.in_real_time else AtariGame(frames, options)
 
 
@@ -77,7 +74,8 @@ class ScoreKeeper(AtariWrapper):
 class AtariGame(AtariWrapper):
     """A game in agent steps, in the manner of gymnasium's AtariPreprocessing, around single raw frames.
 
-    * **Frame skip**: an action is repeated for `frames_per_step` frames, or until the game ends; rewards are summed.
+    * **Frame skip**: a step is `frames_per_step` frames, or fewer if the game ends; rewards are summed. Its `timeline`
+      says which action each frame plays; where the game waits, it is that of the step.
     * **Observation**: the maximum of the last two screens, because some games draw a sprite only in every other frame,
       then scaled. Where the game ends within a step, it is the last screen alone, because which two screens are copied
       is known in advance; it is not used to choose an action or to bootstrap. So it is after a reset, too.
@@ -111,6 +109,9 @@ class AtariGame(AtariWrapper):
         self._clip = reward_clipping(options.reward_clipping_method)
         self._lives = 0
         self._life_lost = False  # the episode ended with a life, and the game goes on
+        self.timeline: Turns | DelayedTimeline = Turns()
+        if options.has_delay:
+            self.timeline = DelayedTimeline(environment_spec(self), options, self._count_lives)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         """Continue the game if a life was just lost. Otherwise, and always with a seed, start a new game."""
@@ -129,6 +130,7 @@ class AtariGame(AtariWrapper):
             goes_on = not (terminated or truncated)
         if not goes_on:
             self.env.reset(seed=seed)
+            self.timeline.begin()
             self._screen(self._last)
         self._life_lost = False
         self._lives = self._count_lives()
@@ -157,9 +159,11 @@ class AtariGame(AtariWrapper):
     def _repeat(self, action: int) -> tuple[float, bool, bool]:
         """Play the frames of one agent step, and copy its last screens."""
         last = min(self._skip, self._frames_left())
-        total = 0.0
+        total, random = 0.0, self.np_random
+        self.timeline.decide(action)
         for frame in range(1, self._skip + 1):
-            _, reward, terminated, truncated, _ = self.env.step(action)
+            _, reward, terminated, truncated, _ = self.env.step(self.timeline.next_action(random))
+            self.timeline.played(float(reward))
             total += float(reward)
             if terminated or truncated:
                 break
@@ -169,6 +173,13 @@ class AtariGame(AtariWrapper):
         if frame == last > 1:
             np.maximum(self._last, self._second_last, out=self._last)
         return total, terminated, truncated
+
+    def own_state(self) -> dict[str, Any]:
+        return {**super().own_state(), "timeline": self.timeline.state()}
+
+    def set_own_state(self, state: dict[str, Any]) -> None:
+        super().set_own_state(state)
+        self.timeline.restore(state["timeline"])
 
 
 def reward_clipping(method: str) -> Callable[[float], float]:

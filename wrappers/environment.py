@@ -1,6 +1,6 @@
 """What the rest of the program sees of an environment: how it is made, what an agent sees and does, finished games."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -101,6 +101,31 @@ def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
         can_snapshot=True,
         action_names=names_in(environment, "action_meanings"),
     )
+
+
+def random_action(
+    kind: ActionKind, sizes: Sequence[int], generator: np.random.Generator, mask: NDArray[np.float32] = NO_VECTOR
+) -> NDArray[Any]:
+    """A random action, one of those that the action mask leaves; a mask of length 0 leaves all of them.
+
+    Real numbers are between −1 and 1, where bounded ones have their bounds.
+    """
+    if kind == "gaussian":
+        return generator.uniform(-1, 1, len(sizes)).astype(np.float32)
+    if kind == "mixed":
+        choices = generator.integers(np.maximum(sizes, 1))
+        return np.where(sizes, choices, generator.uniform(-1, 1, len(sizes))).astype(np.float32)
+    if len(mask):
+        factors = np.split(mask, first_choices(sizes)[1:])
+        chosen = np.array([generator.choice(np.flatnonzero(factor)) for factor in factors])
+    else:
+        chosen = np.array(generator.integers(sizes if kind == "product" else sizes[0]))
+    return chosen if kind == "product" else chosen.reshape(())
+
+
+def first_choices(sizes: Sequence[int]) -> NDArray[np.int64]:
+    """Where each factor's choices begin among those of all factors."""
+    return np.cumsum((0, *sizes[:-1]))
 
 
 def own_rate(environment: gymnasium.Env[Any, Any]) -> float | None:

@@ -1,20 +1,18 @@
 """Makes the environment of a run, whatever its id is, and checks before a run that this is possible."""
 
-import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
+import numpy as np
 
 from option_flags import EnvironmentOptions
 from options.presets import is_noframeskip
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import check_any_environment, create
-from wrappers.atari import make_atari, reward_clipping
-from wrappers.delayed_actions import DelayedActions
-from wrappers.emulator import AtariWrapper, Start, Step, check_atari
-from wrappers.environment import EnvironmentSpec, FinishedGame, Observation, Watch
+from wrappers.atari import make_atari
+from wrappers.emulator import check_atari
+from wrappers.environment import EnvironmentSpec, Observation, Watch, environment_spec
 from wrappers.films import FilmFrames
 
 
@@ -29,61 +27,7 @@ def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None
     environment = create(options, films=watch is not None)
     if watch is not None:
         environment = FilmFrames(environment, watch)
-    if options.interaction == "turns":
-        return AnyEnvironment(environment, options, seed)
-    in_ticks = dataclasses.replace(options, skipped_frames=1, reward_clipping_method="none")
-    ticks = AnyEnvironment(environment, in_ticks, seed)
-    return Ticks(ticks if options.in_real_time else DelayedActions(ticks, options), options)
-
-
-class Ticks(AtariWrapper):
-    """An agent step of any environment that does not wait: several steps of the environment, called ticks.
-
-    The rewards that it returns are clipped, and the length of a game is its agent steps. In real time, a step is one
-    tick, and its reward is not clipped; `look` returns the newest observation.
-    """
-
-    def __init__(self, env: gymnasium.Env[Any, Any], options: EnvironmentOptions) -> None:
-        super().__init__(env)
-        self._ticks_of_decision = options.frames_per_step
-        self._ticks = range(1 if options.in_real_time else options.frames_per_step)
-        self._clip = reward_clipping("none" if options.in_real_time else options.reward_clipping_method)
-        self._newest: Any = None
-        self._finished_games: Callable[[], list[FinishedGame]] = env.get_wrapper_attr("take_finished_games")
-        self._limit: int = env.get_wrapper_attr("time_limit")
-        spec: EnvironmentSpec = env.get_wrapper_attr("spec_for_agent")
-        # Actions that are arrays are no plain values.
-        can_snapshot = spec.can_snapshot and spec.action_kind == "discrete"
-        self.spec_for_agent = dataclasses.replace(spec, can_snapshot=can_snapshot)
-
-    @property
-    def time_limit(self) -> int:
-        """Steps in the longest possible game."""
-        return -(-self._limit // len(self._ticks))
-
-    def take_finished_games(self) -> list[FinishedGame]:
-        """The games that ended since the last call, oldest first, with unclipped returns."""
-        period = self._ticks_of_decision
-        return [game._replace(length=-(-game.length // period)) for game in self._finished_games()]
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
-        self._newest, info = self.env.reset(seed=seed, options=options)
-        return self._newest, info
-
-    def step(self, action: Any) -> Step:
-        total = 0.0
-        for _ in self._ticks:
-            observation, reward, terminated, truncated, info = self.env.step(action)
-            total += float(reward)
-            if terminated or truncated:
-                break
-        self._newest = observation
-        return observation, self._clip(total), terminated, truncated, info
-
-    def look(self) -> Observation:
-        """The newest observation."""
-        seen: Observation = self._newest
-        return seen
+    return AnyEnvironment(environment, options, seed)
 
 
 def check_environment(options: EnvironmentOptions, films: bool = False) -> EnvironmentSpec | None:
@@ -101,3 +45,35 @@ def check_environment(options: EnvironmentOptions, films: bool = False) -> Envir
         check_atari(options)
         return None
     return check_any_environment(options, films)
+
+
+class SpreadStarts(gymnasium.Wrapper[Observation, Any, Observation, Any]):
+    """Cut the first episode after a random number of steps, up to `time_limit`; the later ones stay whole.
+
+    Where every episode lasts as long as the time limit, environments that start together stay together: all unrolls of
+    a batch are from the same part of an episode, and what the policy does in the other parts is forgotten meanwhile.
+
+    The cut is a truncation. It is no finished game, so the environment inside, which counts games, does not see it.
+    """
+
+    def __init__(self, env: gymnasium.Env[Observation, Any], time_limit: int, generator: np.random.Generator) -> None:
+        super().__init__(env)
+        self.spec_for_agent = environment_spec(env)
+        self._steps_left = int(generator.integers(1, time_limit, endpoint=True))
+        self._is_first = True
+
+    def step(self, action: Any) -> tuple[Observation, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if self._is_first:
+            self._steps_left -= 1
+            truncated = truncated or self._steps_left == 0
+            self._is_first = not (terminated or truncated)
+        return observation, reward, terminated, truncated, info
+
+    def snapshot(self) -> dict[str, Any]:
+        own = [self._steps_left, self._is_first]
+        return {"own": own, "inner": self.env.get_wrapper_attr("snapshot")()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._steps_left, self._is_first = state["own"]
+        self.env.get_wrapper_attr("restore")(state["inner"])

@@ -24,7 +24,7 @@ from options.command_line import given_flags
 from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.timing import Stage, Times, in_turns, one_core
 from workers.policies import LocalPolicy
-from workers.rollout import Rollout, SeededEnvironment
+from workers.rollout import Rollout, SeededEnvironment, write_decision, write_start
 from wrappers.make_environment import make_environment
 
 VECTOR, PLAIN, ADAPTED = "vector form", "Gymnasium's environments, one by one", "our environments, one by one"
@@ -39,12 +39,13 @@ class VectorRollout(Rollout):
 
     def _play(self, unrolls: dict[str, NDArray[Any]]) -> None:
         self._policy.refresh()
-        self._write_start(unrolls)
+        write_start(unrolls, self._layout, self._policy.inputs, self._environments)
         everything = slice(0, len(self._environments))
         for t in range(self._layout.unroll_length):
             self._request(0)
             decision, version = self._policy.result(0)
-            self._write_decision(decision, unrolls, everything, t)
+            write_decision(unrolls, decision, everything, t)
+            self._state.previous_actions[:] = decision.actions
             seen, rewards, terminated, truncated, _ = self._together.step(decision.actions.numpy())
             done = terminated | truncated
             self._previous_rewards[:] = unrolls["rewards"][:, t] = rewards

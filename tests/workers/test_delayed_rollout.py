@@ -17,6 +17,7 @@ from workers.delayed_rollout import DelayedRollout
 from workers.policies import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
 from wrappers.atari import make_atari
+from wrappers.timeline import DelayedTimeline, Effect
 
 STEPS, ACTIONS = 5, 4
 Unroll = dict[str, NDArray[Any]]
@@ -75,47 +76,39 @@ def test_unrolls_hold_the_effects_of_their_actions(arm: dict[str, Any]) -> None:
     shadows = [make_atari(options, e) for e in range(2)]
     effects = cuts = 0
     for e, shadow in enumerate(shadows):
-        delayed = shadow.get_wrapper_attr("take_effects")
-        count = shadow.get_wrapper_attr("decision_count")
+        timeline: DelayedTimeline = shadow.get_wrapper_attr("timeline")
         seen, _ = shadow.reset()
-        delayed()
-        expected: dict[int, list[Any]] = {}  # agent step → effects of its decisions
-        step_of: dict[int, int] = {}
+        expected: dict[int | None, Effect] = {}  # by agent step
         step = 0
         for unroll in unrolls:
             stacks = rebuild_stacks(torch.tensor(unroll["frames"]), torch.tensor(unroll["dones"])).numpy()
             for t in range(STEPS):
                 np.testing.assert_array_equal(stacks[t, e, -1], seen)
-                first = count()
+                timeline.step = step
                 seen, reward, terminated, truncated, _ = shadow.step(int(unroll["actions"][e, t]))
-                step_of |= dict.fromkeys(range(first, count()), step)
+                timeline.step = None
                 assert unroll["dones"][e, t] == (terminated or truncated)
                 assert unroll["seen_rewards"][e, t] == sign(float(reward))
-                for effect in delayed():
-                    if effect.decision in step_of:
-                        expected.setdefault(step_of[effect.decision], []).append(effect)
                 if terminated or truncated:
+                    timeline.end(truncated and not terminated)
+                    expected |= {effect.decision: effect for effect in timeline.take_effects()}
                     seen, _ = shadow.reset()
-                    for effect in delayed():  # of decisions that wrappers made during the reset
-                        if effect.decision in step_of:
-                            expected.setdefault(step_of[effect.decision], []).append(effect)
+                expected |= {effect.decision: effect for effect in timeline.take_effects()}
                 step += 1
         for number, (unroll, t) in enumerate((unroll, t) for unroll in unrolls for t in range(STEPS)):
-            if step - number <= options.steps_until_effect + 1:
-                break  # its effect was not complete when the test's games ended
-            found = expected.get(number, [])
-            assert unroll["valid"][e, t] == bool(found)
-            if found:
+            if number not in expected:
+                continue  # its effect was not complete when the test's games ended
+            found = expected[number]
+            assert unroll["valid"][e, t] == (found.frames > 0)
+            if found.frames:
                 effects += 1
-                assert unroll["rewards"][e, t] == sign(sum(effect.reward for effect in found))
-                assert unroll["ended"][e, t] == any(effect.ended or effect.cut for effect in found)
-                cut_after = [effect.frames for effect in found if effect.cut]
-                is_whole = options.interaction == "asynchronous" or not cut_after
-                assert unroll["durations"][e, t] == (options.frames_per_step if is_whole else cut_after[0]) / 4
+                assert unroll["rewards"][e, t] == sign(found.reward)
+                assert unroll["ended"][e, t] == found.ended
+                assert unroll["durations"][e, t] == found.frames / 4
+                assert found.ended or found.frames % options.frames_per_step == 0
                 assert unroll["ages"][e, t] == options.action_delay
-                cut = any(effect.cut for effect in found)
-                assert bool(unroll["bootstraps"][e, t]) == cut
-                if cut and not unroll["dones"][e, t]:  # a later decision of the same game has seen a later screen
+                assert bool(unroll["bootstraps"][e, t]) == found.cut
+                if found.cut and not unroll["dones"][e, t]:  # a later decision of the same game has seen a later screen
                     later = unrolls[(number + 1) // STEPS]["values"][e, (number + 1) % STEPS]
                     assert unroll["bootstraps"][e, t] == later
                     cuts += 1
@@ -133,7 +126,10 @@ def test_without_a_delay_unrolls_are_those_of_turns(flags: dict[str, Any]) -> No
             np.testing.assert_array_equal(values, second[name], name)
         np.testing.assert_array_equal(second["ended"], first["dones"])
         np.testing.assert_array_equal(second["seen_rewards"], first["rewards"])
-        assert (second["valid"] == 1).all() and (second["durations"] == 1).all() and (second["idle_frames"] == 0).all()
+        assert (second["valid"] == 1).all() and (second["idle_frames"] == 0).all()
+        whole = second["ended"] == 0
+        assert set(second["durations"][whole]) <= {1.0, 3.0}, "with a no-op step and FIRE after a lost life, 3"
+        assert (second["durations"][~whole] <= 1).all()
 
 
 @pytest.mark.slow

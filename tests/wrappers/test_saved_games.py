@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from tests.wrappers.hand_written import options_of
-from wrappers.any_environment.adapter import SpreadStarts
 from wrappers.environment import environment_spec
-from wrappers.make_environment import make_environment
+from wrappers.make_environment import SpreadStarts, make_environment
 
 LIMIT = 3  # steps of a game that would last five
 CATCH = f"{__name__}:Saved-v0"

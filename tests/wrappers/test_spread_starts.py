@@ -8,8 +8,8 @@ import pytest
 
 from options.rules import UsageError
 from tests.wrappers.hand_written import NEVER, Scripted, options_of
-from wrappers.any_environment.adapter import AnyEnvironment, SpreadStarts
-from wrappers.make_environment import check_environment, make_environment
+from wrappers.any_environment.adapter import AnyEnvironment
+from wrappers.make_environment import SpreadStarts, check_environment, make_environment
 
 LIMIT = 10
 

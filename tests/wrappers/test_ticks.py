@@ -11,9 +11,9 @@ from agents.spaces import settle_fps
 from option_flags import Config
 from options.rules import UsageError
 from tests.wrappers.hand_written import Scripted, options_of
-from wrappers.any_environment.adapter import SpreadStarts
 from wrappers.environment import Observation, environment_spec
-from wrappers.make_environment import check_environment, make_environment
+from wrappers.make_environment import SpreadStarts, check_environment, make_environment
+from wrappers.timeline import DelayedTimeline, Effect
 
 LENGTH = 30  # ticks of a game
 RECORDER = f"{__name__}:Recorder-v0"
@@ -39,6 +39,24 @@ def play(env: gymnasium.Env[Any, Any], actions: list[Any], seed: int | None = No
             break
     recorded = env.unwrapped.get_wrapper_attr("env").unwrapped
     return seen, [np.asarray(action).tolist() for action in recorded.actions] if isinstance(recorded, Scripted) else []
+
+
+def play_for_effects(env: gymnasium.Env[Any, Any], actions: list[Any]) -> tuple[list[Any], list[Any], list[Effect]]:
+    """Also what the decisions of a game led to, which a rollout numbers and takes after each step."""
+    timeline: DelayedTimeline = env.get_wrapper_attr("timeline")
+    effects: list[Effect] = []
+    seen: list[Any] = [env.reset()[0]]
+    for number, action in enumerate(actions):
+        timeline.step = number
+        observation, reward, terminated, truncated, _ = env.step(action)
+        seen.append((observation, reward, terminated, truncated))
+        if terminated or truncated:
+            timeline.end(truncated and not terminated)
+        effects += timeline.take_effects()
+        if terminated or truncated:
+            break
+    played = env.unwrapped.get_wrapper_attr("env").unwrapped.actions
+    return seen, played, effects
 
 
 def chosen(space: str, count: int) -> list[Any]:
@@ -113,10 +131,10 @@ def test_random_idle_actions_follow_the_seed(space: str) -> None:
 def test_rewards_are_clipped_for_the_learner_and_not_in_returns() -> None:
     flags = {"interaction": "asynchronous", "action_delay": 3, "reward_clipping_method": "abs_one_sign"}
     env = make_environment(options_of(RECORDER, env_kwargs='{"space": "box", "rewards": [5, -2]}', **flags), 1)
-    seen, _ = play(env, chosen("box", LENGTH))
+    seen, _, effects = play_for_effects(env, chosen("box", LENGTH))
     assert [reward for _, reward, *_ in seen[1:]] == [1, -1] * (LENGTH // 2)
     assert env.get_wrapper_attr("take_finished_games")() == [(1.5 * LENGTH, LENGTH, {})]
-    effects = env.get_wrapper_attr("take_effects")()
+    effects = [effect for effect in effects if effect.frames]
     assert [effect.reward for effect in effects] == [-2, 5] * ((LENGTH - 3) // 2) + [-2]
     assert [effect.ended for effect in effects] == [False] * (LENGTH - 4) + [True]
 
@@ -124,9 +142,9 @@ def test_rewards_are_clipped_for_the_learner_and_not_in_returns() -> None:
 def test_the_limit_of_frames_cuts_a_game_and_its_last_effect() -> None:
     flags = {"interaction": "sequential", "action_delay": 4, "max_game_frames": 10}
     env = make_environment(options_of(RECORDER, env_kwargs='{"space": "discrete"}', **flags), 1)
-    seen, played = play(env, chosen("discrete", LENGTH))
+    seen, played, effects = play_for_effects(env, chosen("discrete", LENGTH))
     assert (len(played), seen[-1][2:]) == (10, (False, True))
-    assert [(effect.cut, effect.frames) for effect in env.get_wrapper_attr("take_effects")()] == [(False, 0), (True, 2)]
+    assert [(effect.cut, effect.frames) for effect in effects] == [(False, 4), (True, 2), (False, 0)]
 
 
 def test_starts_are_spread_over_the_agents_steps() -> None:
@@ -152,7 +170,7 @@ def test_every_tick_is_filmed() -> None:
     env = make_environment(options, 1, lambda picture, score: pictures.append(score))
     play(env, [1, 0])
     assert pictures == list(range(9))
-    assert env.get_wrapper_attr("played")() == (0, None)
+    assert env.get_wrapper_attr("timeline").playing[:2] == (0, None)
 
 
 def test_with_a_real_clock_a_step_is_one_tick_and_a_decision_may_be_several() -> None:

@@ -18,50 +18,33 @@ from workers.realtime.inference import RealtimeSetup
 from workers.realtime.schedule import RULES
 from workers.rollout import each_action
 from wrappers.atari import reward_clipping
-from wrappers.delayed_actions import Action, HeldAction
-from wrappers.environment import Observation, as_observation
+from wrappers.environment import Observation, as_observation, environment_spec
+from wrappers.timeline import Effect, Played, Timeline
 
 EFFECT, FRAME, START = range(3)  # the order of things that happen at the same time
 LATEST_START = 1.0  # seconds after its time in the schedule; what is more is no part of an inference
 
 
-class Register(NamedTuple):
-    """The action that a game plays, and where it comes from."""
-
-    action: Action
-    value: float  # the network's value estimate
-    seen: int  # frames of the game before the screen from which the action was chosen
-    sequence: int  # the number of the decision
-
-
 class PlayedFrame(NamedTuple):
     """One frame of one game."""
 
-    action: Action
-    register: Register | None  # where the action comes from; None for idle actions, but for `repeat`, and for FIRE
-    age: int | None  # frames since the screen from which it was chosen
-    idle: bool
+    played: Played
     reward: float  # unclipped
     ended: bool  # the episode of the learner ended, or was cut off
     cut: bool  # by the time limit
 
 
 class ClockedGame:
-    """One game, its register and its random numbers. It pauses until it is started, and when its episode has ended.
-
-    An action is played as `HeldAction` describes. Frames are counted over all episodes.
-    """
+    """One game, its timeline and its random numbers. It pauses until it is started, and when its episode has ended."""
 
     def __init__(
         self, env: gymnasium.Env[Any, Any], uniforms: np.random.Generator, options: EnvironmentOptions
     ) -> None:
         self._env = env
         self._uniforms = uniforms
-        self._held = HeldAction(env, options)
-        self._register: Register | None = None
+        self.timeline = Timeline(environment_spec(env), options)
         self._look: Callable[[], Any] = env.get_wrapper_attr("look")
         self.is_running = False
-        self.frames = 0
         self.episode = 0
 
     def start(self, seed: int | None = None, uniforms: np.random.Generator | None = None) -> None:
@@ -71,8 +54,7 @@ class ClockedGame:
         self._env.reset(seed=seed)
         self.is_running = True
         self.episode += 1
-        self._register = None
-        self._held.clear()
+        self.timeline.begin()
 
     def look(self) -> Observation:
         """The newest observation; the next look overwrites it."""
@@ -82,24 +64,18 @@ class ClockedGame:
         """Random numbers for the next action; 0 while the game pauses."""
         return self._uniforms.random(shape) if self.is_running else np.zeros(shape)
 
-    def act(self, register: Register) -> int:
-        """Let an action take effect. Returns the age of its screen, in frames."""
-        self._register = register
-        self._held.take_effect(register.action, self.frames)
-        return self.frames - register.seen
-
     def play(self) -> PlayedFrame:
         """Play one frame."""
-        action, is_chosen, idle = self._held.play(self.frames, self._uniforms)
-        register = self._register if is_chosen else None
-        _, reward, terminated, truncated, info = self._env.step(action)
+        timeline = self.timeline
+        _, reward, terminated, truncated, info = self._env.step(timeline.next_action(self._uniforms))
         if "pressed" in info:  # FIRE after a reset or a lost life
-            action, register, idle = info["pressed"], None, False
-        age = None if register is None else self.frames - register.seen
-        self.frames += 1
+            timeline.playing = Played(info["pressed"], None)
+        timeline.played(float(reward))
         self.is_running = not (terminated or truncated)
-        ended, cut = not self.is_running, truncated and not terminated
-        return PlayedFrame(action, register, age, idle, float(reward), ended, cut)
+        cut = truncated and not terminated
+        if not self.is_running:
+            timeline.end(cut)
+        return PlayedFrame(timeline.playing, float(reward), not self.is_running, cut)
 
 
 class Book:
@@ -116,11 +92,8 @@ class Book:
     def decided(self, sequence: int, decision: Decision, version: int, seconds: float) -> None:
         """A decision has been made in so many seconds, by weights of this version."""
 
-    def left_out(self, sequence: int, games: Sequence[int]) -> None:
-        """A decision has no effect in these games: their episode is over, or its process is gone."""
-
-    def took_effect(self, game: int, register: Register, age: int) -> None:
-        """A decision takes effect from the next frame on. Its screen is `age` frames old."""
+    def known(self, game: int, effect: Effect) -> None:
+        """The effect of a decision is complete. It has none if the episode is over, or its process is gone."""
 
     def played(self, game: int, frame: PlayedFrame, missed: bool) -> None:
         """A frame was played; `missed`: after the next one was due."""
@@ -139,7 +112,7 @@ class _Step:
 
     sequence: int
     started: float
-    seen: list[tuple[int, int]]  # of each game: its episode and its frames when the decision started
+    seen: list[tuple[int, int]]  # of each game: its episode and its frame when the decision started
     decision: Decision | None = None
 
 
@@ -234,7 +207,8 @@ class RealtimePlayer:
         heapq.heapify(self._events)
         step = self._steps.pop(process, None)
         if step is not None:
-            self._book.left_out(step.sequence, range(len(self.games)))
+            for e in range(len(self.games)):
+                self._book.known(e, Effect(step.sequence))
 
     def _plan(self, time: float, kind: int, process: int) -> None:
         self._planned += 1
@@ -252,7 +226,7 @@ class RealtimePlayer:
         self._inputs.uniforms.numpy()[:] = [game.draw(self._uniforms_of_action) for game in self.games]
         self._book.started(self._sequence, self._inputs, self._rewards)
         self._inference.request(process, self._inputs)
-        seen = [(game.episode, game.frames) for game in self.games]
+        seen = [(game.episode, game.timeline.frame) for game in self.games]
         self._steps[process] = _Step(self._sequence, time, seen)
         self._sequence += 1
         self._rewards = [0.0] * len(self.games)
@@ -262,12 +236,12 @@ class RealtimePlayer:
         actions = each_action(step.decision.actions.clone())  # the process overwrites them while they are played
         choices = zip(actions, step.decision.values.tolist(), strict=True)
         for e, (action, value) in enumerate(choices):
-            game, (episode, frames) = self.games[e], step.seen[e]
+            game, (episode, seen) = self.games[e], step.seen[e]
+            effect = Effect(step.sequence, action, seen, value)
             if game.is_running and game.episode == episode:
-                register = Register(action, value, frames, step.sequence)
-                self._book.took_effect(e, register, game.act(register))
+                game.timeline.take_effect(effect)
             else:
-                self._book.left_out(step.sequence, [e])
+                self._book.known(e, effect)
 
     def _play_frame(self, now: float) -> None:
         self._frames += 1
@@ -277,5 +251,7 @@ class RealtimePlayer:
                 frame = game.play()
                 self._rewards[e] += frame.reward
                 self._book.played(e, frame, is_missed)
+                for effect in game.timeline.take_effects():
+                    self._book.known(e, effect)
                 if frame.ended and self._book.plays_on:
                     game.start()

@@ -26,9 +26,9 @@ from wrappers.environment import (
     EnvironmentSpec,
     FinishedGame,
     Observation,
-    environment_spec,
     own_rate,
 )
+from wrappers.timeline import DelayedTimeline, Turns
 
 ACTION_MASK, ACTION_MASKS = "action_mask", "action_masks"  # the entry of an `info`, and the method
 MOST_SAID, SAID_NAME = 16, re.compile(GAME_NUMBER)  # numbers that are said of a game, and their names
@@ -41,10 +41,11 @@ MOST_RESETS = 4  # tries
 class AnyEnvironment(gymnasium.Env[Observation, Any]):
     """An environment with any supported spaces, as the agent sees it.
 
-    A step of the agent is `skipped_frames` steps of the environment, all with the same action; its reward is their sum,
-    clipped. The first reset seeds the environment, and later ones without a seed go on with its random generators. What
-    the environment's code raises, and values that its spaces do not allow, become an EnvironmentFaultError. A reset
-    that fails is tried again.
+    A step of the agent is `frames_per_step` steps of the environment, whose actions its `timeline` says; its reward is
+    their sum, clipped. With a real clock, it is one step of the environment, and its reward is not clipped. The first
+    reset seeds the environment, and later ones without a seed go on with its random generators. What the environment's
+    code raises, and values that its spaces do not allow, become an EnvironmentFaultError. A reset that fails is tried
+    again.
 
     An environment with methods `snapshot`, which returns plain values and bytes, and `restore` can be saved in the
     middle of a game.
@@ -55,7 +56,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self.metadata = env.metadata
         self.render_mode = env.render_mode
         self._id = options.env
-        self._is_delayed = options.interaction != "turns"
+        self._waits = options.interaction == "turns"
         self._saved = _what_can_be_saved(env, options)
         # Environments that users write may lack a space.
         self._read = ObservationReader(getattr(env, "observation_space", None), options)
@@ -68,7 +69,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             action_kind=actions.kind,
             action_sizes=actions.sizes,
             action_names=actions.names,
-            can_snapshot=self._saved is not None,
+            # The state of delayed actions that are arrays is no plain value.
+            can_snapshot=self._saved is not None and (self._waits or actions.kind == "discrete"),
             vector_dtype=self._read.vector_dtype,
             tells_of_games=True,
             frames_per_second=own_rate(self) or USUAL_RATE,
@@ -79,19 +81,23 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._asks_for_masks = self.may_have_masks and env.has_wrapper_attr(ACTION_MASKS)
         self.action_space = actions.space
         self._seed: int | None = seed
-        self._skip = range(options.skipped_frames)
+        self._period = options.frames_per_step
+        self._steps = range(1 if options.in_real_time else self._period)
+        self.timeline: Turns | DelayedTimeline = Turns()
+        if options.has_delay:
+            self.timeline = DelayedTimeline(self.spec_for_agent, options, count_lives=lambda: 0)
         self._frame_limit = options.max_game_frames
         if self._saved is not None and env.spec is not None and env.spec.max_episode_steps is not None:
             # Gymnasium's own time limit does not know at which step a restored game is.
             self._frame_limit = min(self._frame_limit, env.spec.max_episode_steps)
-        self._clip = reward_clipping(options.reward_clipping_method)
+        self._clip = reward_clipping("none" if options.in_real_time else options.reward_clipping_method)
         self._named_info = options.episode_info.split(",") if options.episode_info else []
         self._sticky = options.repeat_action_probability
         self._sticky_draws = _stream(seed, STICKY)
-        self.np_random = _stream(seed, IDLE)  # a wrapper draws from it
+        self.np_random = _stream(seed, IDLE)  # random idle actions
         self._latest: Any = None  # what the environment got last in this game
         self._episode_steps = 0  # of the environment
-        self._return, self._length = 0.0, 0
+        self._return = 0.0
         self._finished: list[FinishedGame] = []
 
     @property
@@ -100,7 +106,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         limit = self._frame_limit
         if self.env.spec is not None and self.env.spec.max_episode_steps is not None:
             limit = min(limit, self.env.spec.max_episode_steps)
-        return -(-limit // len(self._skip))
+        return -(-limit // len(self._steps))
 
     def take_finished_games(self) -> list[FinishedGame]:
         """The games that ended since the last call, oldest first, with unclipped returns."""
@@ -114,8 +120,9 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             self._sticky_draws = _stream(seed, STICKY)
             self.np_random = _stream(seed, IDLE)
         self._episode_steps = 0
-        self._return, self._length = 0.0, 0
+        self._return = 0.0
         self._latest = None
+        self.timeline.begin()
         failed: list[str] = []
         while True:
             try:
@@ -140,22 +147,24 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         return self._observe(*result)
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        chosen = self._to_environment(action)
         total = 0.0
-        for _ in self._skip:
+        self.timeline.decide(action)
+        for _ in self._steps:
+            chosen = self._to_environment(self.timeline.next_action(self.np_random))
             if self._latest is not None and self._sticky and self._sticky_draws.random() < self._sticky:
                 played = self._latest
             else:
                 played = self._latest = chosen
             seen, reward, terminated, truncated, info = self._step_once(played)
+            self.timeline.played(reward)
             total += reward
             if terminated or truncated:
                 break
         observation = self._observe(seen, info, is_over=terminated or truncated)
         self._return += total
-        self._length += 1
         if terminated or truncated:
-            self._finished.append(FinishedGame(self._return, self._length, said_of_game(info, self._named_info)))
+            length = -(-self._episode_steps // self._period)
+            self._finished.append(FinishedGame(self._return, length, said_of_game(info, self._named_info)))
         return observation, self._clip(total), terminated, truncated, info
 
     def _step_once(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -182,7 +191,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         """The complete state of the game, in plain values and bytes. Only where `can_snapshot` says so."""
         return {
             "game": self._saved.snapshot(),
-            "episode": [self._episode_steps, self._return, self._length],
+            "episode": [self._episode_steps, self._return],
+            "timeline": self.timeline.state(),
             "finished": [list(game) for game in self._finished],
             "random": self.np_random.bit_generator.state,
         }
@@ -190,7 +200,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
     def restore(self, state: dict[str, Any]) -> None:
         """Go on exactly where the snapshot was taken. A reset must have come before."""
         self._saved.restore(state["game"])
-        self._episode_steps, self._return, self._length = state["episode"]
+        self._episode_steps, self._return = state["episode"]
+        self.timeline.restore(state["timeline"])
         self._finished = [FinishedGame(*game) for game in state["finished"]]
         self.np_random.bit_generator.state = state["random"]
 
@@ -205,9 +216,14 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
     def _observe(self, seen: Any, info: Any, is_over: bool = False) -> Observation:
         try:
             frame, vector = self._read(seen)
-            return Observation(frame, self._with_mask(vector, info, is_over) if self.may_have_masks else vector)
+            self._newest = Observation(frame, self._with_mask(vector, info, is_over) if self.may_have_masks else vector)
         except ValueFaultError as error:
             raise self._fault(str(error)) from None
+        return self._newest
+
+    def look(self) -> Observation:
+        """The newest observation."""
+        return self._newest
 
     def _with_mask(self, vector: NDArray[np.float32], info: Any, is_over: bool) -> NDArray[np.float32]:
         """The vector with the action mask after it, if there are masks."""
@@ -230,16 +246,16 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
 
     def _begin_masks(self) -> None:
         """The first reset has given an action mask."""
-        if len(self._skip) > 1 or self._sticky:
-            flag, right = ("skipped_frames", 1) if len(self._skip) > 1 else ("repeat_action_probability", 0)
-            raise UsageError(
-                f"--{flag} repeats actions, which the action masks of --env={self._id} may forbid; --{flag}={right}, "
-                "or --noaction_masks, would be right."
-            )
-        if self._is_delayed:
+        if not self._waits:
             raise UsageError(
                 f"--interaction plays actions later than they are chosen, when the action masks of --env={self._id} "
                 "may forbid them; --interaction=turns, or --noaction_masks, would be right."
+            )
+        if self._period > 1 or self._sticky:
+            flag, right = ("skipped_frames", 1) if self._period > 1 else ("repeat_action_probability", 0)
+            raise UsageError(
+                f"--{flag} repeats actions, which the action masks of --env={self._id} may forbid; --{flag}={right}, "
+                "or --noaction_masks, would be right."
             )
         size = sum(self._actions.sizes)
         dtype = self.spec_for_agent.vector_dtype if self.spec_for_agent.vector_size else "uint8"
@@ -251,38 +267,6 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
     def _fault(self, what: str) -> EnvironmentFaultError:
         place = f"step {self._episode_steps} of a game" if self._episode_steps else "a reset"
         return EnvironmentFaultError(f"{self._id} has a fault in {place}: {what}.")
-
-
-class SpreadStarts(gymnasium.Wrapper[Observation, Any, Observation, Any]):
-    """Cut the first episode after a random number of steps, up to `time_limit`; the later ones stay whole.
-
-    Where every episode lasts as long as the time limit, environments that start together stay together: all unrolls of
-    a batch are from the same part of an episode, and what the policy does in the other parts is forgotten meanwhile.
-
-    The cut is a truncation. It is no finished game, so the environment inside, which counts games, does not see it.
-    """
-
-    def __init__(self, env: gymnasium.Env[Observation, Any], time_limit: int, generator: np.random.Generator) -> None:
-        super().__init__(env)
-        self.spec_for_agent = environment_spec(env)
-        self._steps_left = int(generator.integers(1, time_limit, endpoint=True))
-        self._is_first = True
-
-    def step(self, action: Any) -> tuple[Observation, Any, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        if self._is_first:
-            self._steps_left -= 1
-            truncated = truncated or self._steps_left == 0
-            self._is_first = not (terminated or truncated)
-        return observation, reward, terminated, truncated, info
-
-    def snapshot(self) -> dict[str, Any]:
-        own = [self._steps_left, self._is_first]
-        return {"own": own, "inner": self.env.get_wrapper_attr("snapshot")()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._steps_left, self._is_first = state["own"]
-        self.env.get_wrapper_attr("restore")(state["inner"])
 
 
 def _what_can_be_saved(env: gymnasium.Env[Any, Any], options: EnvironmentOptions) -> Any:

@@ -15,8 +15,20 @@ from workers.policy_inputs import PolicyInputs, as_stacks
 from workers.realtime.inference import RealtimeSetup
 from workers.realtime.player import Book, ClockedGame, RealtimePlayer
 from workers.shared_weights import SharedWeights
+from wrappers.timeline import Effect
 
 FPS = 10.0
+
+
+def note_effects(game: ClockedGame, note: Callable[[Effect], None]) -> None:
+    """Call `note` with each decision of the game when it takes effect."""
+    take_effect = game.timeline.take_effect
+
+    def noted(effect: Effect) -> None:
+        take_effect(effect)
+        note(effect)
+
+    game.timeline.take_effect = noted  # type: ignore[method-assign]
 
 
 class FakeInference:

@@ -9,10 +9,10 @@ import pytest
 
 from agents.acting import Decision
 from replay.unroll_layout import UnrollLayout
-from tests.workers.realtime.fake_inference import FPS, FakeSession
+from tests.workers.realtime.fake_inference import FPS, FakeSession, note_effects
 from tests.workers.realtime.numbered_frames import OPTIONS, Ending, make_numbered
 from tests.workers.realtime.simulation import simulate
-from workers.realtime.player import LATEST_START, Book, ClockedGame, PlayedFrame, Register
+from workers.realtime.player import LATEST_START, Book, ClockedGame, PlayedFrame
 
 LAYOUT = UnrollLayout(5, 3, (1, 4, 4), 3, delayed_actions=True, real_time=True)
 FRAME = OPTIONS.skipped_frames / FPS
@@ -25,6 +25,7 @@ class Timed(Book):
         environment = make_numbered(Ending(10**9))
         games = [ClockedGame(environment, np.random.default_rng(0), OPTIONS)]
         games[0].start()
+        note_effects(games[0], lambda effect: self.effects.append(self._session.inference.now))
         self.times, self.games = times, games
         self.effects: list[float] = []
         self.seconds: list[float] = []
@@ -37,9 +38,6 @@ class Timed(Book):
 
     def decided(self, sequence: int, decision: Decision, version: int, seconds: float) -> None:
         self.seconds.append(seconds)
-
-    def took_effect(self, game: int, register: Register, age: int) -> None:
-        self.effects.append(self._session.inference.now)
 
     def played(self, game: int, frame: PlayedFrame, missed: bool) -> None:
         self.missed.append(missed)

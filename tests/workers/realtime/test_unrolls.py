@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +14,13 @@ from agents.acting import Decision
 from agents.training_batch import rebuild_stacks
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from tests.workers.realtime.fake_inference import FakeSession
+from tests.workers.realtime.fake_inference import FakeSession, note_effects
 from tests.workers.realtime.numbered_frames import OPTIONS, Ending, make_numbered
 from workers.policy_inputs import PolicyInputs
-from workers.realtime.player import ClockedGame, PlayedFrame, Register
+from workers.realtime.player import ClockedGame, PlayedFrame
 from workers.realtime.unrolls import RealtimeUnrolls
 from workers.rollout import SeededEnvironment
+from wrappers.timeline import Effect
 
 STEPS = 5
 LAYOUT = UnrollLayout(STEPS, 3, (1, 4, 4), 3, delayed_actions=True, real_time=True)
@@ -56,9 +58,12 @@ class Log(RealtimeUnrolls):
         self.seconds[sequence] = seconds
         super().decided(sequence, decision, version, seconds)
 
-    def took_effect(self, game: int, register: Register, age: int) -> None:
-        self.events[game].append(Noted("effect", register.sequence, age=age))
-        super().took_effect(game, register, age)
+    def took_effect(self, game: int, effect: Effect) -> None:
+        assert effect.decision is not None
+        self.events[game].append(Noted("effect", effect.decision, age=effect.age))
+
+    def known(self, game: int, effect: Effect) -> None:
+        super().known(game, effect)
         self._deliver()
 
     def played(self, game: int, frame: PlayedFrame, missed: bool) -> None:
@@ -130,7 +135,7 @@ def expected_steps(events: list[Noted], count: int) -> list[Step]:
                 done=any(first < end < last for end in over),
                 seen_reward=float(np.sign(sum(frame.reward for frame in between))),
                 played=len(frames(counted.start, last)),
-                idle=sum(frame.idle for frame in frames(counted.start, last)),
+                idle=sum(frame.played.is_idle for frame in frames(counted.start, last)),
                 missed=sum(event.missed for event in events[counted]),
             )
         )
@@ -155,6 +160,8 @@ def play(
     for game in games:
         game.start()
     log = Log(environments)
+    for e, game in enumerate(games):
+        note_effects(game, partial(log.took_effect, e))
     session = FakeSession(
         games, LAYOUT, log, lambda process: float(rng.lognormal(np.log(mean_seconds), 0.6)), processes, rule
     )
