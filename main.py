@@ -117,19 +117,12 @@ def first_line(given: Mapping[str, Any], config: Config | None) -> str:
 
 
 def launch_learners(config: Config, given: Mapping[str, Any]) -> int:
-    """Start several learners on this machine or, with --cluster, on others; returns the exit code."""
-    from cluster.check import check_cluster
+    """Start several learners on this machine; returns the exit code."""
     from learners.launcher import STABLE_SECONDS, Launcher, start_here
 
-    learners, restarts, address = config.learners.learners, config.learners.learner_restarts, config.cluster.cluster
-    start = start_here(learners)
-    if address is not None:
-        address = check_cluster(address)
-        from learners.on_nodes import NodeStart  # it needs Ray
-
-        start = NodeStart(address, learners, config.run.device)
+    learners, restarts = config.learners.learners, config.learners.learner_restarts
     stable_seconds = STABLE_SECONDS + 2 * SILENCE_FACTOR * config.workers.worker_timeout
-    return Launcher(start, restarts, stable_seconds).run(given)
+    return Launcher(start_here(learners), restarts, stable_seconds).run(given)
 
 
 if __name__ == "__main__":

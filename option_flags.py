@@ -85,6 +85,11 @@ class Config:
             self._check_learners(self.learners.learners)
 
     def _check_learners(self, learners: int) -> None:
+        if self.cluster.cluster is not None:
+            raise UsageError(
+                f"--cluster={self.cluster.cluster} has other machines play for one learner; --learners=1 would be "
+                "right, or torchrun, which starts learners on several machines."
+            )
         if 0 < self.workers.worker_count < learners:
             raise UsageError(
                 f"--worker_count={self.workers.worker_count} leaves some of --learners={learners} without a worker; "

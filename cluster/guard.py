@@ -19,15 +19,12 @@ EXIT_CODE = "exit_code"  # a file in the folder of the program
 REMOVE_SECONDS = 10.0  # for which processes that end may still write files
 
 
-def guard(folder: Path, seconds_to_end: float, words: Sequence[str]) -> None:
-    """Run the program, pass signals on, and note its exit code. At the end of the input, end it, and its folder."""
+def guard(folder: Path, words: Sequence[str]) -> None:
+    """Run the program, pass signals on, and note its exit code. At the end of the input, kill it, and its folder."""
     program = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
     threading.Thread(target=lambda: (folder / EXIT_CODE).write_text(str(program.wait())), daemon=True).start()
     while received := os.read(0, 1):
         program.send_signal(received[0])
-    program.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        program.wait(seconds_to_end)
     with suppress(ProcessLookupError):  # its workers end by themselves
         os.killpg(program.pid, signal.SIGKILL)
     deadline = time.monotonic() + REMOVE_SECONDS
@@ -43,4 +40,4 @@ if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL)
     if os.fork() == 0:
-        guard(Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3:])
+        guard(Path(sys.argv[1]), sys.argv[2:])

@@ -1,7 +1,7 @@
 """Programs on the nodes of a Ray cluster, for the process that starts them: room for them, and calls of them there."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -36,15 +36,12 @@ class NodeProgram:
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
             try:
-                return ray.get(self.send(method, *arguments), timeout=max(0.0, deadline - time.monotonic()))
+                answer = self._actor.call.remote(method, *arguments)
+                return ray.get(answer, timeout=max(0.0, deadline - time.monotonic()))
             except RayError as error:
                 if not isinstance(error, ActorUnavailableError) or time.monotonic() > deadline:
                     raise ProgramLostError(self._why_lost(error)) from error
                 time.sleep(RETRY_SECONDS)
-
-    def send(self, method: str, *arguments: Any) -> Any:
-        """Call a method without waiting for what it returns, which Ray has in the end."""
-        return self._actor.call.remote(method, *arguments)
 
     def end(self) -> None:
         """End the actor, and with it the program."""
@@ -60,48 +57,42 @@ class NodeProgram:
 
 
 class Room:
-    """Room for programs on nodes with the same code: Ray reserves what all of them need, or nothing."""
+    """Room for a program on a node with the same code, reserved before there is a program."""
 
-    def __init__(self, cluster: ClusterNodes) -> None:
-        self.needs: Sequence[Mapping[str, float]] = []  # of each program
-        self.nodes: list[Node] = []  # where each program has its room, once it is reserved
+    def __init__(self, cluster: ClusterNodes, needs: Mapping[str, float]) -> None:
+        """`needs`: CPUs and GPUs, by Ray's names."""
         self._cluster = cluster
-        self._asked: Any = None  # for what Ray was asked
+        self._needs = dict(needs)
+        self._usable: list[str] = []  # the nodes that Ray was asked for
         self._group: PlacementGroup | None = None
+        self._node: Node | None = None  # where the room is
 
-    def is_reserved(self, needs: Sequence[Mapping[str, float]], first_on: str | None = None) -> bool:
-        """Whether there is room for programs that need so much of CPUs and GPUs, by Ray's names.
-
-        The first one gets its room on the node with the id `first_on`. Ray is asked again when any of this changes, or
-        the usable nodes do.
-        """
+    def is_reserved(self) -> bool:
+        """Whether there is room. Ray is asked again when the usable nodes change."""
         usable = sorted(self._cluster.usable)
-        if self._asked != (needs, first_on, usable):
+        if self._usable != usable:
             self.release()
-            self._asked, self.needs = (needs, first_on, usable), needs
+            self._usable = usable
             if usable:
-                places = [{NODE_ID: f"in({','.join(usable)})"} for _ in needs]
-                if first_on is not None:
-                    places[0] = {NODE_ID: first_on}
-                self._group = placement_group([dict(each) for each in needs], "SPREAD", bundle_label_selector=places)
+                place = {NODE_ID: f"in({','.join(usable)})"}
+                self._group = placement_group([self._needs], "SPREAD", bundle_label_selector=[place])
         if self._group is None:
             return False
         table = placement_group_table(self._group)  # `PlacementGroup.wait` cannot tell without waiting for a second
         if table["state"] != "CREATED":
             return False
-        self.nodes = [self._cluster.nodes[table["bundles_to_node_id"][index]] for index in range(len(needs))]
+        self._node = self._cluster.nodes[table["bundles_to_node_id"][0]]
         return True
 
-    def start(self, index: int, place: str | None = None) -> NodeProgram:
-        """Start the actor of a program in its room. `place`: see `GuardedProgram`."""
-        assert self._group is not None, "nothing is reserved"
-        needs, node = self.needs[index], self.nodes[index]
+    def start(self) -> NodeProgram:
+        """Start the actor of a program in the room."""
+        assert self._group is not None and self._node is not None, "nothing is reserved"
         actor = self._cluster.actor.options(
-            num_cpus=needs["CPU"],
-            num_gpus=needs.get("GPU", 0),
-            scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, index),
-        ).remote(node.checkout, "cluster.guarded_program", "GuardedProgram", "GPU" in needs, place)
-        return NodeProgram(actor, node.name)
+            num_cpus=self._needs["CPU"],
+            num_gpus=self._needs.get("GPU", 0),
+            scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, 0),
+        ).remote(self._node.checkout, "cluster.guarded_program", "GuardedProgram", "GPU" in self._needs)
+        return NodeProgram(actor, self._node.name)
 
     def release(self) -> None:
         if self._group is not None:

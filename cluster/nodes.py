@@ -82,11 +82,6 @@ class ClusterNodes:
         """Those that can run programs of this checkout, by Ray's id."""
         return {node_id: node for node_id, node in self.nodes.items() if node.checkout is not None}
 
-    @property
-    def are_examined(self) -> bool:
-        """Whether all nodes have answered."""
-        return all(node.examination is None for node in self.nodes.values())
-
     def look(self) -> list[str]:
         """Learn which nodes there are, and what they answered; return what is new, in sentences for the user."""
         alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}  # type: ignore[no-untyped-call]

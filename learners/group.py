@@ -1,7 +1,6 @@
 """The connection of all learners of a run, on torch.distributed: gradients and messages."""
 
 import os
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,14 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
 
 from agents.gradients import Gradients, Peers, TrainedNetwork
 from agents.network import ActorCritic
-from learners.rank import FOLDER, SILENCE_FACTOR, STORE, LearnerRank
+from learners.rank import FOLDER, HERE, SILENCE_FACTOR, STORE, LearnerRank
 from machine.device import choose_device
 from option_flags import Config
 from options.rules import UsageError
@@ -67,11 +65,7 @@ class LearnerGroup(OneLearner):
         self.timeout = timeout
         self._gradients: dist.ProcessGroup | None = None
         with self.guarded():
-            host, _, port = os.environ.get(STORE, "").rpartition(":")
-            self._store = None
-            if port:
-                use_network_to(host, int(port))
-                self._store = TCPStore(host, int(port))
+            self._store = TCPStore(HERE, int(os.environ[STORE])) if STORE in os.environ else None
             patience = timedelta(seconds=timeout)
             dist.init_process_group("gloo", store=self._store, rank=rank.index, world_size=rank.size, timeout=patience)
 
@@ -152,17 +146,6 @@ class Exchange:
             return None
         self._work.wait()  # raises what went wrong
         return self._parts
-
-
-def use_network_to(host: str, port: int) -> None:
-    """Reach the other learners as the launcher there; gloo itself would take the address of this host's name."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, port))  # which sends nothing
-        own_address = probe.getsockname()[0]
-    for interface, addresses in psutil.net_if_addrs().items():
-        if own_address in {each.address for each in addresses}:
-            for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-                os.environ.setdefault(variable, interface)
 
 
 def is_connection_error(error: RuntimeError) -> bool:

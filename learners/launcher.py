@@ -1,4 +1,4 @@
-"""Starts the learners of a run, on this machine or elsewhere, and starts all of them again when one is lost."""
+"""Starts the learners of a run on this machine, and starts all of them again when one is lost."""
 
 import math
 import os
@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
 
 from learners.group import LearnerLostError
-from learners.rank import FOLDER, LIFELINE, STORE
+from learners.rank import FOLDER, HERE, LIFELINE, STORE
 from machine.stop_signals import STOP_SIGNALS, stopped_at_start
 from options.command_line import flag_words
 from processes.pool import RunFailedError
@@ -26,50 +26,33 @@ from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
 FINAL_CODES = (1, 2)  # of learners that have said why the run cannot go on
 KNOWN_CODES = (0, LearnerLostError.exit_code)  # of learners that have ended in good order
 POLL_SECONDS = 0.1
+# The learners find each other there; gloo itself would take the address of this host's name.
+NETWORK = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo0" if sys.platform == "darwin" else "lo")
 END_SECONDS = 60.0  # that the others have to save and end after one has ended with an error
 MOST_ERRORS = 1 << 20  # bytes that are kept of what a learner writes to stderr
 STABLE_SECONDS = 600.0  # a start that holds so much longer than it takes to notice a hang is no failed one
 
 
-class Learners(Protocol):
-    """The learners of one start: processes of main.py, here or on the nodes of a cluster."""
-
-    def exit_codes(self) -> list[int | None]:
-        """Of each learner, by rank; None while it runs."""
-
-    def signal(self, number: int) -> None:
-        """Send a signal to all that run."""
-
-    def saved_folder(self) -> Path | None:
-        """The run's folder, if there is a checkpoint in it."""
-
-    def errors(self) -> bytes:
-        """What a learner other than the first has written to stderr: the first one that has written something."""
-
-    def close(self) -> None:
-        """Kill those that are left."""
-
-
-# Starts main.py with these flags as all learners. The function says whether the user wants the run to end: then it may
-# start none, and return None.
-Start = Callable[[Mapping[str, Any], Callable[[], bool]], Learners | None]
-
-
-class LearnersHere:
-    """Learners on this machine, each in a process group of its own: signals come from here only."""
+class Learners:
+    """The learners of one start, each in a process group of its own: signals come from here only."""
 
     def __init__(self, program: Sequence[str], learners: int) -> None:
         """Start the program as all learners, or as none."""
         # This process has the port for as long as the learners run, so no other program can take it before they do.
-        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self._store = TCPStore(HERE, 0, is_master=True, wait_for_workers=False)
         # The first one has the stderr of this process.
         self._errors = [tempfile.TemporaryFile() for _ in range(1, learners)]  # noqa: SIM115  # closed later
         lifeline, self._lifeline = os.pipe()  # the learners end when the second one is closed
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
-            places = rank_variables(["here"] * learners, self._store)
-            for variables, stderr in zip(places, [None, *self._errors], strict=True):
-                own = {**os.environ, **variables, LIFELINE: str(lifeline)}
+            for rank, stderr in enumerate([None, *self._errors]):
+                variables = {
+                    **dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank)),
+                    **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(learners)),
+                    **{"MASTER_ADDR": HERE, "MASTER_PORT": str(self._store.port), STORE: str(self._store.port)},
+                    LIFELINE: str(lifeline),
+                }
+                own = {**NETWORK, **os.environ, **variables}
                 self._processes.append(
                     subprocess.Popen(program, env=own, pass_fds=(lifeline,), process_group=0, stderr=stderr)
                 )
@@ -80,6 +63,7 @@ class LearnersHere:
             os.close(lifeline)
 
     def exit_codes(self) -> list[int | None]:
+        """Of each learner, by rank; None while it runs."""
         return [process.poll() for process in self._processes]
 
     def signal(self, number: int) -> None:
@@ -87,10 +71,12 @@ class LearnersHere:
             process.send_signal(number)
 
     def saved_folder(self) -> Path | None:
-        folder = told_folder(self._store)
+        """The run's folder, if there is a checkpoint in it."""
+        folder = Path(self._store.get(FOLDER).decode()) if self._store.check([FOLDER]) else None
         return folder if folder is not None and numbered_checkpoints(folder / CHECKPOINTS) else None
 
     def errors(self) -> bytes:
+        """What a learner other than the first has written to stderr: the first one that has written something."""
         written = (os.pread(file.fileno(), MOST_ERRORS, 0) for file in self._errors)
         return next(filter(None, written), b"")
 
@@ -103,30 +89,13 @@ class LearnersHere:
             file.close()
 
 
+# Starts main.py with these flags as all learners.
+Start = Callable[[Mapping[str, Any]], Learners]
+
+
 def start_here(learners: int) -> Start:
-    """For learners on this machine."""
-    return lambda flags, is_stopping: LearnersHere([sys.executable, sys.argv[0], *flag_words(flags)], learners)
-
-
-def rank_variables(nodes: Sequence[str], store: TCPStore) -> list[dict[str, str]]:
-    """The environment variables of each learner, given their nodes by rank: those of torchrun, and our own."""
-    return [
-        {
-            "RANK": str(rank),
-            "WORLD_SIZE": str(len(nodes)),
-            "LOCAL_RANK": str(nodes[:rank].count(node)),
-            "LOCAL_WORLD_SIZE": str(nodes.count(node)),
-            "MASTER_ADDR": store.host,
-            "MASTER_PORT": str(store.port),
-            STORE: f"{store.host}:{store.port}",
-        }
-        for rank, node in enumerate(nodes)
-    ]
-
-
-def told_folder(store: TCPStore) -> Path | None:
-    """The run's folder, as soon as the first learner has made it."""
-    return Path(store.get(FOLDER).decode()) if store.check([FOLDER]) else None
+    """For as many learners."""
+    return lambda flags: Learners([sys.executable, sys.argv[0], *flag_words(flags)], learners)
 
 
 class Launcher:
@@ -148,9 +117,7 @@ class Launcher:
         """Run main.py with these flags as all learners; return its exit code."""
         restarts_left = self._restarts
         while True:
-            learners = self._start(flags, lambda: self._asked_to_stop)
-            if learners is None:
-                return stopped_at_start()
+            learners = self._start(flags)
             begun = time.monotonic()
             with closing(learners):
                 codes = self._wait(learners)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 # Set by our launcher for each learner, and by torchrun.
 NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 LIFELINE = "RL_LEARNERS_LIFELINE"  # a pipe that closes when the launcher ends
-STORE = "RL_LEARNERS_STORE"  # host:port of our launcher, where the learners find each other
+HERE = "127.0.0.1"
+STORE = "RL_LEARNERS_STORE"  # port of our launcher, where the learners find each other
 FOLDER = "run_folder"  # in that store, for the launcher
 SILENCE_FACTOR = 5  # a learner may be silent so many times as long as a worker: it saves replays meanwhile
 

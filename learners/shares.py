@@ -28,9 +28,8 @@ def settle_learners(config: Config, rank: LearnerRank | None) -> Config:
         _check_devices(config, rank.local_size, f"{rank.local_size} learners on this machine need", "fewer on it")
         return config.replace_flags(learners=rank.size)
     if learners := config.learners.learners:
-        if config.cluster.cluster is None:  # a cluster looks for its own devices
-            fitting = _largest_fitting(config, max(1, torch.cuda.device_count()))
-            _check_devices(config, learners, f"--learners={learners} needs", f"--learners={fitting}")
+        fitting = _largest_fitting(config, max(1, torch.cuda.device_count()))
+        _check_devices(config, learners, f"--learners={learners} needs", f"--learners={fitting}")
         return config
     gpus = torch.cuda.device_count() if config.run.device in ("auto", "cuda") else 0
     by_batch = max(1, config.replay.batch_size // UNROLLS_PER_GPU)
@@ -80,7 +79,6 @@ def part_of(config: Config, rank: LearnerRank) -> Config:
         "replay_parameters": json.dumps(replays),
         "worker_count": _worker_share(workers, rank.index, size),
         "learners": 1,
-        "cluster": None,  # it has placed the learners, each of which plays with the workers of its node
     }
     if config.run.device in ("auto", "cuda") and torch.cuda.is_available():
         changed["device"] = f"cuda:{rank.local_index}"

@@ -18,9 +18,6 @@ from options.rules import (
     whole,
 )
 
-# With several learners on a cluster, each plays with the workers of its own node.
-NODES_PLAY = flag_given("cluster"), Need("--learners=1", lambda c: c.learners.learners == 1)
-
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions(Options):
@@ -69,27 +66,27 @@ class ClusterOptions(Options):
         None,
         CLUSTER,
         "Ray cluster whose other machines play too: auto (the one that this machine belongs to) or the host:port of "
-        "its head. With --learners, its machines get the learners. Unset: only this machine plays.",
+        "its head. Unset: only this machine plays.",
     )
-    local_workers: bool = switch(True, "With --cluster: workers on the learner's machine, too.", *NODES_PLAY)
+    local_workers: bool = switch(True, "With --cluster: workers on the learner's machine, too.", flag_given("cluster"))
     node_workers: int = option(
         0,
         whole(0, 1024),
         "With --cluster: workers on each other node. 0: one per CPU that the node offers.",
-        *NODES_PLAY,
+        flag_given("cluster"),
     )
     weights_precision: str = option(
         "auto",
         one_of("auto", "float32", "bfloat16"),
         "With --cluster: number format of weights on their way to the nodes. auto: that of the workers' networks, "
         "float32 where a network keeps statistics.",
-        *NODES_PLAY,
+        flag_given("cluster"),
     )
     max_policy_lag: int = option(
         200,
         whole(0),
         "With --cluster: unrolls of other nodes that are older than so many updates are refused. 0: none are.",
-        *NODES_PLAY,
+        flag_given("cluster"),
     )
 
     @property

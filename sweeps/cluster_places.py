@@ -31,7 +31,7 @@ class ClusterJob(Job):
     def __init__(self, folder: Path, room: Room, words: list[str]) -> None:
         """Start or continue the run in the room, which is released at its end. `words`: the program, and its flags."""
         self._folder, self._room = folder, room
-        self._program = room.start(0)
+        self._program = room.start()
         self.where = f" on node {self._program.node}"
         self._code: int | None = None
         self._signals: list[int] = []  # not sent yet
@@ -68,7 +68,7 @@ class ClusterJob(Job):
         # Relative paths: a checkpoint keeps --results_dir, and a folder of the node is not one to continue in later.
         mode = start_words(None if parent is None else f"{RESULTS}/{parent.name}")
         log = f"{RESULTS}/{JOB_LOG}"
-        node.call("start", [program, *mode, f"--results_dir={RESULTS}", *flags], (log, log), {}, 0.0)
+        node.call("start", [program, *mode, f"--results_dir={RESULTS}", *flags], log)
         while (code := files.fetch()) is None:
             while self._signals:
                 node.call("signal", self._signals.pop(0))
@@ -94,7 +94,7 @@ class ClusterPlaces(Places):
         self._program = program.relative_to(ROOT)
         self._needs, self._most = needs, most
         self._print_line = print_line
-        self._next = Room(self._cluster)  # for the next run
+        self._next = Room(self._cluster, needs)  # for the next run
         self._looked_at = self._had_room_at = time.monotonic()
         self._said_full = False
         self._look()
@@ -104,7 +104,7 @@ class ClusterPlaces(Places):
         if now - self._looked_at >= NODES_SECONDS:
             self._looked_at = now
             self._look()
-        found = (self._most is None or running < self._most) and self._next.is_reserved([self._needs])
+        found = (self._most is None or running < self._most) and self._next.is_reserved()
         if found or running:
             self._had_room_at, self._said_full = now, False
         elif now - self._had_room_at > QUIET_SECONDS and not self._said_full:
@@ -113,7 +113,7 @@ class ClusterPlaces(Places):
         return found
 
     def start(self, folder: Path, flags: Mapping[str, Any]) -> Job:
-        room, self._next = self._next, Room(self._cluster)
+        room, self._next = self._next, Room(self._cluster, self._needs)
         return ClusterJob(folder, room, [str(self._program), *flag_words(flags)])
 
     @property

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DIAGRAM = (ROOT / "docs" / "design.md").read_text(encoding="utf-8").split("## Layers")[1].split("```")[1]
-EXCEPTIONS = {("learners", "cluster"), ("sweeps", "cluster"), ("wrappers", "replay")}
+EXCEPTIONS = {("sweeps", "cluster"), ("wrappers", "replay")}
 
 
 def rows() -> dict[str, int]:

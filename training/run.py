@@ -98,7 +98,7 @@ def set_up_run(
         (check_playable if weights_only else check_resumable)(config, source)
     if rank.is_first:  # the others have none, and may be on machines that cannot
         check_sinks(config.report)
-    if config.cluster.cluster is not None and rank.size == 1:
+    if config.cluster.cluster is not None:
         check_combinations(config)
         check_cluster(config.cluster.cluster)
     run.config = config = agreed(settle_seed(config), run.learners)

@@ -50,7 +50,7 @@ def run_group(
     try:
         for rank in range(size):
             place = LearnerRank(rank, size, rank, size)
-            learner = LearnerOfTest(place, f"127.0.0.1:{store.port}", timeout, function, arguments)
+            learner = LearnerOfTest(place, str(store.port), timeout, function, arguments)
             children.append(start_child(learner, f"learner {rank}", launch=SERVER))
         answers = []
         for child in children[: size - dying]:

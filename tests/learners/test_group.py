@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from learners.agreement import GroupAgreement
-from learners.group import LearnerGroup, LearnerLostError, agreed, use_network_to
+from learners.group import LearnerGroup, LearnerLostError, agreed
 from learners.merged_report import CHECKSUM, merged_report
 from option_flags import Config
 from options.rules import UsageError
@@ -67,14 +67,6 @@ def test_learners_that_differ_are_refused(other: dict[str, Any], sentence: str) 
     with pytest.raises(UsageError) as raised:
         agreed(config, learners)
     assert str(raised.value) == sentence
-
-
-def test_the_network_to_the_launcher_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "chosen")
-    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "none")  # removed after the test
-    del os.environ["NCCL_SOCKET_IFNAME"]
-    use_network_to("127.0.0.1", 6379)
-    assert os.environ["GLOO_SOCKET_IFNAME"] == "chosen" and os.environ["NCCL_SOCKET_IFNAME"].startswith("lo")
 
 
 def waits_for_the_other(group: LearnerGroup, last: Callable[[], None]) -> Any:

@@ -12,7 +12,7 @@ import pytest
 import main
 from learners import launcher
 from learners.group import LearnerLostError
-from learners.launcher import Launcher, LearnersHere, start_here
+from learners.launcher import Launcher, Learners, start_here
 from machine.stop_signals import STOP_SIGNALS
 from processes.pool import RunFailedError
 
@@ -85,11 +85,11 @@ def test_no_learner_goes_on_where_another_cannot_start(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(subprocess, "Popen", start_once)
     with pytest.raises(RunFailedError, match="a learner could not be started .Resource temporarily unavailable."):
-        LearnersHere([sys.executable, "-c", HANGS], 2)
+        Learners([sys.executable, "-c", HANGS], 2)
     assert started[0].poll() == -signal.SIGKILL
 
 
-class FakeLearners:
+class FakeLearners(Learners):
     """Two learners that end after so many looks at them, or after a signal."""
 
     def __init__(self, looks: int, *codes: int, saved: Path | None = None) -> None:
@@ -118,7 +118,7 @@ def test_learners_that_have_saved_start_from_the_last_checkpoint(capfd: pytest.C
     learners = [FakeLearners(1, lost, -9, saved=saved), FakeLearners(1, 0, 0)]
     started: list[Any] = []
 
-    def start(flags: Any, is_stopping: Any) -> FakeLearners:
+    def start(flags: Any) -> FakeLearners:
         started.append(flags)
         return learners.pop(0)
 
@@ -133,7 +133,7 @@ def test_learners_that_have_saved_start_from_the_last_checkpoint(capfd: pytest.C
 def test_a_start_that_held_gives_all_restarts_back(looks: list[int], starts: int) -> None:
     left = list(looks)
     lost = LearnerLostError.exit_code
-    launcher = Launcher(lambda flags, is_stopping: FakeLearners(left.pop(0), lost, lost), 2, 0.4)
+    launcher = Launcher(lambda flags: FakeLearners(left.pop(0), lost, lost), 2, 0.4)
     with pytest.raises(RunFailedError):
         launcher.run({})
     assert len(looks) - len(left) == starts
@@ -146,9 +146,8 @@ def test_a_start_that_held_gives_all_restarts_back(looks: list[int], starts: int
 def test_a_stop_signal_while_the_learners_start_is_no_finished_run(codes: tuple[int, int], expected: int) -> None:
     learners = FakeLearners(100, *codes)
 
-    def start(flags: Any, is_stopping: Any) -> FakeLearners:
+    def start(flags: Any) -> FakeLearners:
         signal.raise_signal(signal.SIGINT)
-        assert is_stopping()
         return learners
 
     assert Launcher(start, 3, 600.0).run({}) == expected
@@ -160,7 +159,10 @@ def test_a_stop_signal_while_the_learners_start_is_no_finished_run(codes: tuple[
     [
         (["--batch_size=9"], "--batch_size=9 gives the replays 9 unrolls of a batch, which --learners=2 cannot divide"),
         (["--worker_count=1"], "--worker_count=1 leaves some of --learners=2 without a worker; 2 or more"),
-        (["--cluster=127.0.0.1:1"], "--cluster=127.0.0.1:1 does not answer"),
+        (
+            ["--cluster=127.0.0.1:1"],
+            "--cluster=127.0.0.1:1 has other machines play for one learner; --learners=1 would",
+        ),
         (["--learners=-1"], "--learners must be a whole number"),
         (["--device=cuda:0"], "--learners=2 needs a device for each learner, and --device=cuda:0 is a single one"),
     ],

@@ -148,7 +148,6 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
         ({"lz4_compression_level": 3}, "--use_replay_compression or --cluster"),
         ({"lz4_compression_level": 3, "cluster": "auto"}, None),
         ({"cluster": "auto", "worker_count": 3, "local_workers": False}, "--local_workers"),
-        ({"cluster": "auto", "learners": 2, "local_workers": False}, "--learners=1"),
         ({"console": "off", "console_period": 3.0}, "--console=plain"),
         ({"reproducible": True, "slots_per_worker": 2}, "--noreproducible"),
         ({"env": "CartPole-v1", "factored_actions": True}, "a NoFrameskip game"),
