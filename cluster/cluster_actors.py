@@ -113,17 +113,14 @@ class GatewayProcess:
 
 
 class ClusterActors(Actors):
-    """Takes rounds of this machine and of other nodes in turn."""
+    """Takes unrolls of this machine and of other nodes in turn."""
 
-    def __init__(self, local: Actors, gateway: GatewayProcess, intake: RoundIntake, environments: int) -> None:
-        """`environments` of each worker."""
+    def __init__(self, local: Actors, gateway: GatewayProcess, intake: RoundIntake) -> None:
         super().__init__(local.pool, local.publisher, local.times, lockstep=False)
         self._gateway = gateway
         self._intake = intake
-        self._environments = environments
         self._rounds_before = 0  # that have come from the gateways before this one
         self._wanted = 0  # as the gateway knows it
-        self._taken_locally = 0  # unrolls of the pool's oldest round
         self._remote_turn = False
 
     def wait(self, timeout: float) -> None:
@@ -138,23 +135,15 @@ class ClusterActors(Actors):
         self._intake.nodes.tick()
 
     def take(self, limit: int) -> Iterator[Rows]:
-        """At most `limit` unrolls: one round of this machine, one of another node, and so on."""
+        """At most `limit` unrolls: one of this machine, one of another node, and so on."""
         taken = 0
         while taken < limit and (self.pool.rounds_ready or self._intake.ready):
-            if self._intake.ready and (self._remote_turn or not self.pool.rounds_ready):
-                rounds = self._intake.taken
-                for row in self._intake.take_from_round(limit - taken):
-                    taken += 1
-                    yield row
-                self._remote_turn = self._intake.taken == rounds  # the round is not taken completely
-                self._tell_wanted()
-            else:
-                for row in self.pool.take(min(limit - taken, self._environments - self._taken_locally)):
-                    taken += 1
-                    self._taken_locally += 1
-                    yield row
-                self._remote_turn = self._taken_locally == self._environments
-                self._taken_locally %= self._environments
+            is_remote = self._intake.ready and (self._remote_turn or not self.pool.rounds_ready)
+            self._remote_turn = not is_remote
+            for row in self._intake.take_from_round(1) if is_remote else self.pool.take(1):
+                taken += 1
+                yield row
+            self._tell_wanted()
 
     def publish(self, version: int) -> None:
         self._intake.version = version
@@ -229,4 +218,4 @@ def make_actors(
         start=partial(start_child, logs=setup.logs),
     )
     intake = RoundIntake(layout, config, announce, version)
-    return ClusterActors(local, GatewayProcess(make_gateway, children), intake, config.workers.envs_per_worker)
+    return ClusterActors(local, GatewayProcess(make_gateway, children), intake)

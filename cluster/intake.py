@@ -20,7 +20,6 @@ WINDOW = 1.0  # half as long as for local workers, because rounds of nodes are o
 WORKERS_PER_SEAT = 1024  # environments of nodes are numbered as if each node had so many workers
 WINDOW_SECONDS = 10.0  # over which speed, lag and bandwidth are averaged
 MARK_SECONDS = 1.0
-MOST_LEFT = 20  # nodes that have left and are still shown
 COUNTED_THERE = ("restarts", "received_bytes", "sent_bytes")  # by the gateway, which tells how much they have grown
 
 
@@ -45,17 +44,12 @@ class NodeStatistics:
         self._unroll_length = unroll_length
         self._clock = clock
         self._nodes: dict[str, Node] = {}
-        self._seats = 0
         self._marked_at = -math.inf
 
     def named(self, name: str) -> Node:
         """The node of this name, which may be a new one."""
         if name not in self._nodes:
-            left = [other.name for other in self._nodes.values() if not other.capacity]
-            if len(left) > MOST_LEFT:  # or machines that come and go for weeks would fill memory
-                del self._nodes[left[0]]
-            self._seats += 1
-            self._nodes[name] = node = Node(name, self._seats)
+            self._nodes[name] = node = Node(name, seat=len(self._nodes) + 1)
             node.marks.append((self._clock(), Counter()))
         return self._nodes[name]
 

@@ -23,7 +23,7 @@ from processes.messages import Kind
 from processes.printed import KindsOfErrors
 from workers.randomness import stream_of
 
-WEIGHTS_SECONDS = 0.1  # between two copies of the weights for the nodes
+WEIGHTS_SECONDS = 0.1  # between two copies of the weights for the nodes, at least
 START_SECONDS = 120.0  # in which a node has to prepare its games
 SILENCE_SECONDS = 90.0  # after which an actor that answers no call is replaced; docs/cluster.md lets Ray wait as long
 SILENT_SECONDS = 3.0  # after which nobody waits for the rounds of an actor
@@ -94,9 +94,7 @@ class NodeLink:
         self._players = players
         self._tell = tell
         self._tasks = asyncio.TaskGroup()  # of the player: they end together when one of them finds that it is lost
-        self._version = -1  # of the weights that were sent last
-        self._arrived = -1  # of the newest weights that the node has
-        self._is_sending = False  # these weights, and then the pause after them
+        self._version = -1  # of the weights that the player has
         self._answered_at = 0.0
         self._round_trip_ms: float | None = None
         self._publish_ms = 0.0
@@ -139,11 +137,10 @@ class NodeLink:
             await asyncio.sleep(seconds)
 
     def request(self) -> None:
-        """Ask the player for one more round. Newer weights are sent with it, unless others are on their way."""
+        """Ask the player for one more round, which it plays with the newest weights that it has then."""
         self.asked_at = time.monotonic()
-        version = self._version if self._send_newer_weights() else self._arrived
         self.outstanding += 1
-        self._start(self._fetch(version))
+        self._start(self._fetch())
 
     async def _play(self, actor: Any) -> None:
         """Get rounds of a player until it is lost. The error that shows it is raised."""
@@ -154,10 +151,10 @@ class NodeLink:
             async with asyncio.TaskGroup() as self._tasks:
                 self.playing, self._answered_at = True, time.monotonic()
                 self._start(self._ping())
+                self._start(self._send_weights())
                 self._tell(Kind.NODE_FIGURES, [self.figures()])
                 self._tell(Kind.NOTICE, f"node {self.name} plays with {counted(self.workers, 'worker')}")
         finally:
-            self._is_sending = False
             self._tell(Kind.NODE_FIGURES, [self.figures()])
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -170,10 +167,9 @@ class NodeLink:
             self.playing = False  # at once: nobody may ask this player for a round any more
             raise
 
-    async def _fetch(self, version: int) -> None:
-        """One round, which is not played with older weights than `version`."""
+    async def _fetch(self) -> None:
         try:
-            unrolls: list[bytes] = await self._actor.call.remote("next_round", version)
+            unrolls: list[bytes] = await self._actor.call.remote("next_round")
         except ActorUnavailableError:
             return  # the network was cut and this round is lost; `_ping` finds out whether the player is still there
         finally:
@@ -183,31 +179,21 @@ class NodeLink:
         self.counts["received_bytes"] += sum(map(len, unrolls))
         self._tell(Kind.ROUND, (self.name, unrolls))
 
-    def _send_newer_weights(self) -> bool:
-        """Start to send the newest weights, unless others were sent a moment ago or are on their way."""
-        if self._is_sending:
-            return False
-        version, weights, size = self._players.newest_weights()
-        if version <= self._version:
-            return False
-        self._version, self._is_sending = version, True
-        self._start(self._send_weights(version, weights, size))
-        return True
-
-    async def _send_weights(self, version: int, weights: "ObjectRef[Any]", size: int) -> None:
-        """Send weights, and leave a slow network as much time for unrolls."""
-        await self._load_weights(version, weights, size)
-        await asyncio.sleep(min(LONGEST_PAUSE, self._publish_ms / 1000))
-        self._is_sending = False
-        if self.outstanding > self.workers:  # a round that is asked for already will be played with them
-            self._send_newer_weights()
+    async def _send_weights(self) -> None:
+        """Send the newest weights while rounds are played, and leave a slow network as much time for unrolls."""
+        while True:
+            await asyncio.sleep(min(LONGEST_PAUSE, max(WEIGHTS_SECONDS, self._publish_ms / 1000)))
+            if self.outstanding:
+                version, weights, size = self._players.newest_weights()
+                if version > self._version:
+                    await self._load_weights(version, weights, size)
 
     async def _load_weights(self, version: int, weights: "ObjectRef[Any]", size: int) -> None:
         begun = time.monotonic()
         await _reached(lambda: self._actor.call.remote("load_weights", version, weights))
         self._publish_ms = 1000 * (time.monotonic() - begun)
         self.counts["sent_bytes"] += size
-        self._version = self._arrived = version
+        self._version = version
 
     async def _ping(self) -> None:
         while True:

@@ -12,7 +12,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import torch
 from numpy.typing import NDArray
 
@@ -25,8 +24,7 @@ from machine.capacity import GAME_BYTES, PART_OF_FREE, PROCESS_BYTES, format_byt
 from machine.device import choose_precision
 from machine.machine_setup import Machine
 from machine.system_settings import keep_freed_memory
-from option_flags import Config, EnvironmentOptions
-from options.presets import is_noframeskip
+from option_flags import Config
 from options.rules import UsageError
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
@@ -36,7 +34,7 @@ from workers.shared_array import make_times
 from workers.shared_weights import SharedWeights
 from workers.worker import PlaySetup
 from workers.worker_pool import WorkerPool
-from wrappers.any_environment.creation import find_environment, import_module
+from wrappers.any_environment.creation import import_module
 from wrappers.environment import MakeEnvironment
 
 SLOTS_PER_WORKER = 2  # while one round is packed, its worker can play the next one
@@ -81,29 +79,21 @@ def check_player(spec: PlayerSpec, workers: int) -> None:
 
 
 def played_code(config: Config) -> dict[str, str]:
-    """What each package or module of a run has: its version, or a hash of its source files.
+    """What Gymnasium and each module that an option names have: a version, or a hash of the source files.
 
     Of a module in a package, it is the whole package. What these import is left out. UsageError if a module of the
     user's cannot be imported.
     """
     options, network = config.environment, config.network.network
-    modules = {"gymnasium", *_environment_modules(options)}
-    for flag, value in (("env_wrapper", options.env_wrapper), ("network", network if is_own(network) else None)):
-        if value is not None:
+    modules = {"gymnasium"}
+    own_network = network if is_own(network) else None
+    for flag, value in (("env", options.env), ("env_wrapper", options.env_wrapper), ("network", own_network)):
+        if value is not None and ":" in value:
             module = value.partition(":")[0]
             import_module(module, f"--{flag}={value}")
             modules.add(module)
     names = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
     return {name: _contents(name) for name in sorted(names)}
-
-
-def _environment_modules(options: EnvironmentOptions) -> set[str]:
-    """The module that registers the environment, and the one that makes it."""
-    if is_noframeskip(options.env):
-        return {"ale_py"}
-    entry = gymnasium.registry[find_environment(options.env)].entry_point
-    maker = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
-    return {maker, options.env.rpartition(":")[0]} - {"", "__main__"}
 
 
 def _contents(name: str) -> str:
@@ -137,7 +127,6 @@ class NodePlayer:
         self._weights = SharedWeights(weight_count(ActorCritic(config.network, spec.layout, precision)))
         self._flat = torch.zeros(self._weights.weight_count)
         self._version = -1  # of the weights
-        self._newer = asyncio.Condition()
         self._flow_control = PlayOnRequest()
         self._requests: deque[asyncio.Future[list[bytes]]] = deque()
         self._notices: deque[str] = deque(maxlen=100)
@@ -146,7 +135,7 @@ class NodePlayer:
         self._error: Exception | None = None  # that has ended the pool
 
     async def load_weights(self, version: int, weights: NDArray[Any]) -> None:
-        """Weights `[weight_count]` for the next rounds, and for those that wait for them. The first start the workers.
+        """Weights `[weight_count]` for the next rounds. The first start the workers.
 
         float32, or the bits of bfloat16 as int16.
         """
@@ -155,6 +144,7 @@ class NodePlayer:
         vector = torch.from_numpy(weights)
         self._flat.copy_(vector.view(torch.bfloat16) if vector.dtype == torch.int16 else vector)
         self._weights.publish(version, self._flat)
+        self._version = version
         if self._pool is None:
             torch.set_num_threads(1)  # the cores are the workers'
             keep_freed_memory()
@@ -162,17 +152,9 @@ class NodePlayer:
             self._pool = make_pool(self._setup, self._weights, times, self._notices.append, self._flow_control)
             asyncio.get_running_loop().add_reader(self._pool.fileno(), self._serve)
             self._watch = asyncio.create_task(self._look_after_workers())
-        async with self._newer:
-            self._version = version
-            self._newer.notify_all()
 
-    async def next_round(self, version: int) -> list[bytes]:
-        """The compressed unrolls of one round, once it is played with weights of this version or newer ones.
-
-        Raises the error that has ended the pool.
-        """
-        async with self._newer:
-            await self._newer.wait_for(lambda: self._version >= version)
+    async def next_round(self) -> list[bytes]:
+        """The compressed unrolls of one round, once it is played. Raises the error that has ended the pool."""
         if self._error is not None:
             raise self._error
         request: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()

@@ -124,24 +124,11 @@ CUSTOM_TYPES = {"attentive_sampling": "attentive", "elite_sampling": "elite"}
 NUMBERED_STRATEGIES = {f"strategy{number}": name for number, name in enumerate(SAMPLING_STRATEGIES, start=1)}
 
 
-def parse_json(subject: str, text: str) -> Any:
-    """The value of a JSON text. Refuses a key that is given twice; without this the last value would win silently."""
-
-    def entry_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise UsageError(f"{subject} has the key {shown(key)} twice in one entry; give it once.")
-        return dict(pairs)
-
-    return json.loads(text, object_pairs_hook=entry_of)
-
-
 def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
     """Read --replay_parameters key by key. A UsageError names the entry and the key that are wrong."""
     flag = "--replay_parameters"
     try:
-        entries = parse_json(flag, text)
+        entries = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(
             f"{flag} must be valid JSON, in single quotes in a shell, without quotes in a flagfile, not {shown(text)}: "

@@ -9,7 +9,6 @@ from typing import Any
 
 from option_flags import OPTIONS, Config
 from options.command_line import FlagFile, flags_of_file
-from options.replay_options import parse_json
 from options.rules import Rule, UsageError, declared, matching, shown
 from reports.compare_runs import configuration, what_differs
 from sweeps.state import SweepRun, SweepState
@@ -116,8 +115,7 @@ class Sweep:
 def read_sweep(path: Path) -> object:
     """The content of a JSON file; `plan_sweep` checks it."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        return parse_json(f"--sweep={path}", text)
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"--sweep={path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:

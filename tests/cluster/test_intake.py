@@ -139,15 +139,3 @@ def test_speed_and_lag_are_means_of_the_latest_seconds() -> None:
     (said,) = nodes.figures()
     assert (said["steps_per_second"], said["policy_lag"]) == (LAYOUT.unroll_length, 2)
     assert said["agent_steps"] == 16 * LAYOUT.unroll_length
-
-
-def test_of_nodes_that_have_left_the_latest_20_are_shown() -> None:
-    nodes = NodeStatistics(LAYOUT.unroll_length)
-    for number in range(25):
-        nodes.update([figures(str(number))])
-        if number not in (3, 24):  # which stay
-            nodes.update([figures(str(number), workers=0)])
-    nodes.update([figures("0", workers=0, restarts=1)])  # late, of one that is forgotten
-    shown = nodes.figures()
-    assert [each["node"] for each in shown if not each["alive"]] == [str(number) for number in range(4, 24)]
-    assert [each["node"] for each in shown if each["alive"]] == ["3", "24"]

@@ -1,6 +1,7 @@
 """The link to a node, with a stand-in for Ray: the network is cut, weights travel, players are lost."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -100,34 +101,28 @@ def play(node: Node, work: Callable[[], Awaitable[None]]) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "kill", lambda actor: None)
-    for name in ("PING_SECONDS", "REFUSED_SECONDS", "FIRST_BACK_OFF"):
+    for name in ("WEIGHTS_SECONDS", "PING_SECONDS", "REFUSED_SECONDS", "FIRST_BACK_OFF"):
         monkeypatch.setattr(node_link, name, SECOND)
 
 
-def test_a_request_waits_for_weights_that_are_sent_with_it() -> None:
+def test_weights_are_sent_while_rounds_are_played_and_each_byte_is_told_once() -> None:
     node = Node()
 
     async def work() -> None:
+        await asyncio.sleep(5 * SECOND)
+        assert not node.calls, "nobody has asked for a round"
         node.link.request()
         await until(lambda: len(node.calls) == 2)
-        assert sorted(node.calls) == [("load_weights", 12), ("next_round", 12)]
-        node.link.request()
-        await until(lambda: len(node.calls) == 3)
-        assert node.calls[2] == ("next_round", 11), "it does not wait for weights that others have asked for"
+        assert node.calls == [("next_round", 0), ("load_weights", 12)]
         node.answer(("load_weights", 12))
-        await until(lambda: len(node.calls) == 4)
-        assert node.calls[3] == ("load_weights", 13), "the second round is not played yet, because there is one worker"
-        node.answer(("load_weights", 13))
-        for version in (11, 12):
-            node.answer(("next_round", version), [b"content"])
+        await until(lambda: len(node.calls) == 3)
+        assert node.calls[2] == ("load_weights", 13)
+        node.answer(("next_round", 0), [b"content"])
         await until(lambda: not node.link.outstanding)
-        assert [told for told in node.told if told[0] == Kind.ROUND] == [
-            (Kind.ROUND, ("a", [b"content"])),
-            (Kind.ROUND, ("a", [b"content"])),
-        ]
+        assert [told for told in node.told if told[0] == Kind.ROUND] == [(Kind.ROUND, ("a", [b"content"]))]
         figures = node.link.figures()
-        assert (figures["received_bytes"], figures["sent_bytes"]) == (14, 200), "the first weights were told at once"
-        assert node.link.figures()["received_bytes"] == 0, "each byte is told once"
+        assert (figures["received_bytes"], figures["sent_bytes"]) == (7, 100), "the first weights were told at once"
+        assert node.link.figures()["received_bytes"] == 0
 
     play(node, work)
 
@@ -137,14 +132,12 @@ def test_a_slow_network_has_as_much_time_for_rounds_as_for_weights() -> None:
 
     async def work() -> None:
         node.link.request()
+        await until(lambda: len(node.calls) == 2)
+        begun = time.monotonic()
         await asyncio.sleep(0.2)
         node.answer(("load_weights", 12))
-        await asyncio.sleep(0.05)
-        node.link.request()
         await until(lambda: len(node.calls) == 3)
-        assert node.calls[2] == ("next_round", 12), "the pause is as long as the weights took"
-        await until(lambda: len(node.calls) == 4)
-        assert node.calls[3] == ("load_weights", 13)
+        assert node.calls[2] == ("load_weights", 13) and time.monotonic() - begun > 0.4
 
     play(node, work)
 
@@ -155,7 +148,7 @@ def test_a_round_that_the_network_lost_does_not_cost_the_player() -> None:
     async def work() -> None:
         node.link.request()
         await until(lambda: len(node.calls) == 2)
-        node.answer(("next_round", 12), CUT)
+        node.answer(("next_round", 0), CUT)
         await until(lambda: not node.link.outstanding)
         node.figures_error = CUT
         await asyncio.sleep(3 * SECOND)
@@ -177,14 +170,14 @@ def test_a_network_that_does_not_come_back_costs_the_player(monkeypatch: pytest.
     play(node, work)
 
 
-@pytest.mark.parametrize("method", ["next_round", "load_weights"])
-def test_a_player_that_has_died_is_started_again(method: str) -> None:
+@pytest.mark.parametrize("call", [("next_round", 0), ("load_weights", 12)])
+def test_a_player_that_has_died_is_started_again(call: tuple[str, int]) -> None:
     node = Node()
 
     async def work() -> None:
         node.link.request()
         await until(lambda: len(node.calls) == 2)
-        node.answer((method, 12), ActorDiedError())
+        node.answer(call, ActorDiedError())
         await until(lambda: not node.link.playing)
         assert node.link.capacity == 0 and node.told[-2][1][0]["capacity"] == 0
         await until(lambda: node.starts == 2)
