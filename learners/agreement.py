@@ -14,17 +14,44 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
+from statistics import mean
 from typing import NamedTuple
 
 import torch
 
 from learners.group import Exchange, LearnerGroup, LearnerLostError
-from learners.merged_report import CHECKSUM, WAITS, merged_report
-from run_files.metrics import Report
+from run_files.metrics import JsonValue, Report
 
 PATIENCE_SECONDS = 0.002  # a learner waits so long for the others before it looks after its workers again
 NAP_SECONDS = 0.0001
 SIGN_OF_LIFE = 1 / 3  # of the time after which a silent learner is lost
+
+CHECKSUM = "weights_checksum"
+WAITS = "wait_for_learners_fraction"
+
+# Learners play and learn at the same time, so what each one uses or has adds up.
+SUMS = (
+    "cpu_learner",
+    "cpu_workers",
+    "memory_learner_mb",
+    "memory_workers_mb",
+    "core_seconds_per_1000_frames",
+    "gpu_memory_mb",
+    "rounds_under_way",
+    "worker_restarts",
+    "failed_resets",
+)
+# Their parts of a batch are equal, so the mean is that of the whole batch.
+MEANS = (
+    "policy_lag_mean",
+    "learner_wait_fraction",
+    "update_ms",
+    "publish_ms",
+    WAITS,
+    "gpu_utilization",
+    *("time_shares", "worker_time_shares", "replay_time_shares", "environment"),  # by name
+)
+OF_EACH = ("update_ms", "learner_wait_fraction", WAITS, "policy_lag_mean", "worker_restarts")
 
 
 class Said(NamedTuple):
@@ -208,3 +235,30 @@ class GroupAgreement(Agreement):
             raise LearnerLostError(f"the learners have made {', '.join(map(str, sorted(updates)))} updates")
         self._report, self._save = news[0].report, news[0].save
         self._receive([each for rank, each in enumerate(news) if rank != self._group.rank.index])
+
+
+def merged_report(reports: Sequence[Report], figures_of_batch: Sequence[str]) -> Report:
+    """The report of all learners: sums, means and maxima, and figures of each learner under `learners`.
+
+    What all learners know alike, such as the agent steps, is that of the first one. So is what has no sum or mean that
+    would tell more: figures of each replay, and of the timing of games.
+    """
+    checksums = [report.get(CHECKSUM) for report in reports]
+    others = [str(rank) for rank, checksum in enumerate(checksums) if checksum != checksums[0]]
+    if others:  # all make the same updates, so their weights must be equal, bit for bit
+        raise LearnerLostError(f"the weights of learner {', '.join(others)} are not those of learner 0")
+    merged = {name: value for name, value in reports[0].items() if name != CHECKSUM}
+    for names, combine in ((SUMS, sum), ((*MEANS, *figures_of_batch), mean), (("policy_lag_max",), max)):
+        for name in names:
+            if name in merged:
+                merged[name] = _combined([report.get(name) for report in reports], combine)
+    merged["learners"] = [{name: report.get(name) for name in OF_EACH} for report in reports]
+    return merged
+
+
+def _combined(values: Sequence[JsonValue], combine: Callable[[Sequence[float]], float]) -> JsonValue:
+    if isinstance(values[0], Mapping):
+        tables = [each for each in values if isinstance(each, Mapping)]
+        return {key: _combined([each.get(key) for each in tables], combine) for key in values[0]}
+    numbers = [each for each in values if isinstance(each, int | float)]
+    return combine(numbers) if numbers else None

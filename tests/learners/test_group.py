@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from learners.agreement import GroupAgreement
+from learners.agreement import CHECKSUM, GroupAgreement, merged_report
 from learners.group import LearnerGroup, LearnerLostError, agreed
-from learners.merged_report import CHECKSUM, merged_report
 from option_flags import Config
 from options.rules import UsageError
 from run_files.metrics import Report

@@ -10,12 +10,10 @@ pytest.importorskip("ray")
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-from cluster import node_programs
 from cluster.node_actor import ROOT
-from cluster.node_programs import ANSWER_SECONDS
 from cluster.nodes import Node
 from sweeps import cluster_places
-from sweeps.cluster_places import ClusterPlaces
+from sweeps.cluster_places import ANSWER_SECONDS, ClusterPlaces
 from tests.ports import free_ports
 from tests.sweeps.cluster_sweep import CPUS
 from tests.sweeps.fake_sweeps import command, run_sweep, wait_until
@@ -33,10 +31,10 @@ class FakeCluster:
         self.reserved: list[Group] = []
         self.asked: list[tuple[Any, Any]] = []
         monkeypatch.setattr(cluster_places, "ClusterNodes", lambda *_: self)
-        monkeypatch.setattr(node_programs, "placement_group", self._reserve)
-        monkeypatch.setattr(node_programs, "remove_placement_group", self._remove)
-        monkeypatch.setattr(node_programs, "placement_group_table", Group.table)
-        monkeypatch.setattr(node_programs, "PlacementGroupSchedulingStrategy", lambda group, index: group)
+        monkeypatch.setattr(cluster_places, "placement_group", self._reserve)
+        monkeypatch.setattr(cluster_places, "remove_placement_group", self._remove)
+        monkeypatch.setattr(cluster_places, "placement_group_table", Group.table)
+        monkeypatch.setattr(cluster_places, "PlacementGroupSchedulingStrategy", lambda group, index: group)
         monkeypatch.setattr(ray, "kill", lambda actor: None)
 
     @property

@@ -10,7 +10,7 @@ pytest.importorskip("ray")
 import ray
 from ray.exceptions import ActorUnavailableError
 
-from cluster.node_programs import ANSWER_SECONDS, NodeProgram, ProgramLostError
+from sweeps.cluster_places import ANSWER_SECONDS, NodeProgram, ProgramLostError
 
 
 class Handle:
@@ -37,7 +37,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         now[0] += seconds
 
     monkeypatch.setattr(ray, "get", get)
-    monkeypatch.setattr("cluster.node_programs.time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    monkeypatch.setattr("sweeps.cluster_places.time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     return now
 
 
