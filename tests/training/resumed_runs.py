@@ -20,6 +20,7 @@ SMALL: dict[str, Any] = {
     "envs_per_worker": 3,
     "batch_size": 4,
     "r_f_steps": 5,
+    "frame_scale_resolution": "36,36",
     "replay_parameters": MIXED,
     "report_period": 100,
     "lr_scheduler_steps": 500,

@@ -69,10 +69,10 @@ def masked_run(results: Path, factors: int, source: str, **flags: Any) -> Path:
     ids=["replays", "impact", "server"],
 )
 def test_what_is_masked_is_never_played(tmp_path: Path, factors: int, source: str, flags: dict[str, Any]) -> None:
-    flags = {"exploring_share": 0.5, "environment_max_steps": 2_400, "worker_restart_budget": 0, **flags}
+    flags = {"exploring_share": 0.5, "environment_max_steps": 800, "worker_restart_budget": 0, **flags}
     folder = masked_run(tmp_path, factors, source, **flags)
-    last = reports(resume_run(folder, make_environment, environment_max_steps=3_200))[-1]
-    assert last["agent_steps"] == 3_200 and last["worker_restarts"] == 0
+    last = reports(resume_run(folder, make_environment, environment_max_steps=1_200))[-1]
+    assert last["agent_steps"] == 1_200 and last["worker_restarts"] == 0
     assert 0 < last["entropy"] <= max(1, factors) * np.log(2) + 1e-6, "at most two choices are left"
     parent = find_checkpoint(str(folder))
     given = {**parent.played_options, "op_mode": "test", "load_model_url": str(folder), "test_episode_count": 2}

@@ -37,9 +37,8 @@ def scripted_run(results: Path, make: MakeScripted, **flags: Any) -> Path:
 def test_every_kind_of_environment_is_learned(tmp_path: Path, kind: ActionKind, pictures: bool, vectors: bool) -> None:
     """A step is rewarded with 0 for the action that the observation names, and with less the further it is."""
     make = MakeScripted(pictures, vectors, kind)
-    folder = scripted_run(
-        tmp_path, make, environment_max_steps=12_000, replay_parameters=CATCH["replay_parameters"], optimizer="adam"
-    )
+    flags = {"environment_max_steps": 4_000, "replay_parameters": CATCH["replay_parameters"]}
+    folder = scripted_run(tmp_path, make, **flags, optimizer="adam", lr=3e-3)
     returns = [report["return_mean"] for report in reports(folder) if report["return_mean"] is not None]
     assert returns[-1] > returns[0] / 2 > -5
 
@@ -50,8 +49,8 @@ def test_runs_with_every_replay_are_saved_resumed_and_scored(
 ) -> None:
     make = MakeScripted(True, True, kind)
     flags = {"use_lstm": use_lstm, "lstm_size": 8, "use_kl_mask": True, "use_replay_compression": True}
-    first = scripted_run(tmp_path, make, environment_max_steps=1_000, save_replay=True, **flags)
-    second = resume_run(first, make, environment_max_steps=1_400, console="plain")
+    first = scripted_run(tmp_path, make, environment_max_steps=600, save_replay=True, **flags)
+    second = resume_run(first, make, environment_max_steps=800, console="plain")
     last = reports(second)[-1]
     assert last["updates"] > find_checkpoint(str(first)).updates
     assert last["replays"]["2_attentive"]["size"] == last["replays"]["3_elite"]["size"] == 20

@@ -154,9 +154,9 @@ def test_one_demonstration_opens_what_random_play_never_opens(
     flags = {**CATCH, "results_dir": str(tmp_path), "environment_max_steps": 800, "replay_parameters": QUEUE}
     alone = reports(train(Config.from_flags(flags), make_lock))[-1]
     assert alone["return_max"] == 0
-    shown = {"demonstrations": demonstrated(tmp_path / "games"), "pretrain_updates": 300, "console": "plain"}
+    shown = {"demonstrations": demonstrated(tmp_path / "games"), "pretrain_updates": 100, "console": "plain"}
     taught = reports(train(Config.from_flags({**flags, **shown}), make_lock))
-    assert "pretraining with 1 unroll of recorded games: 300 updates" in capsys.readouterr().out
+    assert "pretraining with 1 unroll of recorded games: 100 updates" in capsys.readouterr().out
     assert taught[0]["return_mean"] > 0.5
     assert taught[-1]["updates"] == alone["updates"], "updates before the first step do not count"
     kept = {"replay_parameters": WITH_DEMONSTRATIONS, "pretrain_updates": 0, "environment_max_steps": 3_000}

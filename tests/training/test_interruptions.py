@@ -78,7 +78,8 @@ def test_a_run_interrupted_by_signals_to_all_processes_is_resumed_exactly(
     tmp_path: Path, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the command that the last line prints; only the number of steps is added."""
-    flags = {**SMALL, "reproducible": True, "console": "plain", "console_period": 0.05, "results_dir": str(tmp_path)}
+    flags = {**SMALL, "reproducible": True, "worker_count": 1, "results_dir": str(tmp_path)}
+    flags |= {"console": "plain", "console_period": 0.05}
     words = [f"--{name}={value}" for name, value in flags.items()]
     run = start("--op_mode=train", "--environment_max_steps=100000", *words)
     last_line = interrupt_after_updates(run, signal.SIGINT)
@@ -132,7 +133,8 @@ def test_a_run_whose_workers_keep_failing_saves_a_checkpoint(tmp_path: Path, rep
 
 def test_a_full_disk_does_not_end_a_run(tmp_path: Path, start: Start) -> None:
     """A resource limit of the learner's process prevents it from enlarging files for a while."""
-    flags = {**SMALL, "console": "plain", "console_period": 0.05, "save_model_period": 10, "results_dir": str(tmp_path)}
+    flags = {**SMALL, "worker_count": 1, "save_model_period": 10, "results_dir": str(tmp_path)}
+    flags |= {"console": "plain", "console_period": 0.05}
     run = start("--op_mode=train", *[f"--{name}={value}" for name, value in flags.items()])
     assert run.stdout is not None
 

@@ -24,7 +24,7 @@ def run(*words: str) -> int:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("results")
     words = ["--env=BreakoutNoFrameskip-v4", "--protocol=machado", "--max_game_frames=400", "--factored_actions"]
-    assert run("--op_mode=train", *words, *SMALL, "--environment_max_steps=600", f"--results_dir={results}") == 0
+    assert run("--op_mode=train", *words, *SMALL, "--environment_max_steps=200", f"--results_dir={results}") == 0
     (found,) = results.iterdir()
     return found
 
@@ -51,7 +51,7 @@ def test_its_flags_are_in_its_files_and_its_network_has_all_actions(folder: Path
 
 
 def test_a_resumed_run_keeps_it(folder: Path, tmp_path: Path) -> None:
-    words = [f"--load_model_url={folder}", f"--results_dir={tmp_path}", "--environment_max_steps=900"]
+    words = [f"--load_model_url={folder}", f"--results_dir={tmp_path}", "--environment_max_steps=300"]
     assert run("--op_mode=train_w_load", *words, "--protocol=machado") == 0
     (child,) = tmp_path.iterdir()
     assert environment_of(child) == WANTED

@@ -19,7 +19,7 @@ from wrappers.make_environment import make_environment
 
 SMALL: dict[str, Any] = {
     "interaction": "realtime",
-    "fps": 60.0,
+    "fps": 120.0,
     "inference_processes": 2,
     "inference_latency": "uniform:5:25",
     "worker_count": 1,
@@ -31,7 +31,7 @@ SMALL: dict[str, Any] = {
     "report_period": 40,
     "max_game_frames": 60,
     "seed": 1,
-    "eval_period": 100,
+    "eval_period": 200,
     "eval_episode_count": 2,
     "console": "off",
     "curves": False,
@@ -62,7 +62,8 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path, spawned_wo
     assert config["machine"]["inference_processes"] == 2
 
     checkpoint = find_checkpoint(str(folder))
-    resumed = train(Config.from_flags({**checkpoint.options, "environment_max_steps": 240}), make_atari, checkpoint)
+    more = {"environment_max_steps": 240, "eval_period": 0}
+    resumed = train(Config.from_flags({**checkpoint.options, **more}), make_atari, checkpoint)
     after: Any = read_metrics(resumed / "metrics.jsonl")[-1]
     assert (after["agent_steps"], after["updates"]) == (240, 12)
     assert after["frames"] > last["frames"]
@@ -73,7 +74,7 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path, spawned_wo
     assert path is not None
     results = json.loads(path.read_text())
     assert results["games"] == 3
-    assert (results["interaction"], results["fps"], results["inference_processes"]) == ("realtime", 60, 2)
+    assert (results["interaction"], results["fps"], results["inference_processes"]) == ("realtime", 120, 2)
     assert results["cut_off_games"] == [0, 1, 2]
     assert results["lengths"] == [length for length in results["lengths"] if 0 < length <= 15]
     assert results["inference_latency"] == "uniform:5:25"
