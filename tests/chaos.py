@@ -35,7 +35,7 @@ REPLAYS = (
 )
 FIRST_FLAGS = (
     *("--op_mode=train", "--seed=1", "--environment_max_steps=100000000", f"--replay_parameters={REPLAYS}"),
-    *("--worker_count=2", "--envs_per_worker=2", "--batch_size=4", "--r_f_steps=5", "--save_model_period=20"),
+    *("--envs_per_worker=2", "--batch_size=4", "--r_f_steps=5", "--save_model_period=20"),
     *("--report_period=200", "--console=plain", "--console_period=0.5"),
 )
 STOPPED_AT_START = "stopped while it started; nothing was saved"
@@ -141,6 +141,7 @@ class Lineage:
     logs: Path
     slack: float  # factor on the allowed times, for busy machines
     longest_delay: float
+    workers: int
     rng: random.Random
     newest: Path | None = None  # the run folder with the newest checkpoint
     steps: int = 0
@@ -155,7 +156,7 @@ class Lineage:
         flags = [f"--results_dir={self.results}", self.rng.choice(["--save_replay", "--nosave_replay"])]
         flags.append(self.rng.choice(["--reproducible", "--noreproducible"]))
         if self.newest is None:
-            return [sys.executable, "main.py", *FIRST_FLAGS, *flags]
+            return [sys.executable, "main.py", *FIRST_FLAGS, f"--worker_count={self.workers}", *flags]
         words = self.resume_command or [
             "python",
             "main.py",
@@ -253,13 +254,13 @@ def time_for_replays(output: str) -> float:
 
 
 def play_rounds(
-    rounds: int, seed: int, results: Path, slack: float = 1.0, longest_delay: float = LONGEST_DELAY
+    rounds: int, seed: int, results: Path, slack: float = 1.0, longest_delay: float = LONGEST_DELAY, workers: int = 2
 ) -> Iterator[str]:
     """Play so many rounds, with each action equally often; yield a line about each, and then a summary."""
     rng = random.Random(seed)
     (results / "runs").mkdir(parents=True, exist_ok=True)
     (results / "logs").mkdir(exist_ok=True)
-    lineage = Lineage(results / "runs", results / "logs", slack, longest_delay, rng)
+    lineage = Lineage(results / "runs", results / "logs", slack, longest_delay, workers, rng)
     actions: list[Callable[[Run, random.Random], Ending]] = []
     for number in range(1, rounds + 1):
         actions = actions or rng.sample(ACTIONS, len(ACTIONS))

@@ -21,6 +21,7 @@ from evaluation.logged_game import LoggedGame, film_of
 from evaluation.parallel_games import GameLog, GameResult, GameSeries
 from evaluation.players import PlayerPool, player_of
 from option_flags import Config, EnvironmentOptions
+from processes import inside
 from processes.pool import ChildPool, WorkersFailedError
 from tests.evaluation.conftest import Start
 from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
@@ -44,14 +45,23 @@ def make_faulty(
 
 
 class Slow(Catch):
-    """Each step takes longer than the time between two heartbeats."""
+    """Each step takes longer than the time between two heartbeats, which is shorter in the process that plays.
+
+    The first step of all never returns, if there is a `mark`: a file that says that it has begun.
+    """
+
+    mark: Path | None = None
 
     def reset(self, **more: Any) -> tuple[Any, dict[str, Any]]:
+        inside.HEARTBEAT_SECONDS = 0.2
         self._steps = 0
         return super().reset(**more)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        time.sleep(1.1)
+        if self.mark is not None and not self.mark.exists():
+            self.mark.touch()
+            time.sleep(1000)
+        time.sleep(0.3)
         self._steps += 1
         return self._seen(), 0.0, self._steps == STEPS, False, {}
 
@@ -59,8 +69,12 @@ class Slow(Catch):
         return np.full((4, 6, 3), 9, np.uint8)
 
 
-def make_slow(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
-    game: gymnasium.Env[Any, Any] = Slow()
+def make_slow(
+    options: EnvironmentOptions, seed: int, watch: Watch | None = None, mark: Path | None = None
+) -> gymnasium.Env[Any, Any]:
+    slow = Slow()
+    slow.mark = mark
+    game: gymnasium.Env[Any, Any] = slow
     return AnyEnvironment(game if watch is None else FilmFrames(game, watch), options, seed)
 
 
@@ -174,9 +188,10 @@ def test_a_film_whose_game_hangs_is_given_up(scene: Scene, tmp_path: Path) -> No
 
 
 def test_a_film_of_a_slow_game_is_made_again_if_its_process_is_killed(scene: Scene, tmp_path: Path) -> None:
-    players, begun = scene.film(make_slow, tmp_path), scene.clock.now
+    mark = tmp_path / "begun"
+    players, begun = scene.film(partial(make_slow, mark=mark), tmp_path), scene.clock.now
     (number,) = players.process_ids()
-    while not (tmp_path / "videos").exists():
+    while not mark.exists():
         players.wait(0.05)
     psutil.Process(number).kill()
     while players.under_way:

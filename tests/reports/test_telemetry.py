@@ -166,7 +166,7 @@ def as_grafana_asks(query: str) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_prometheus_answers_every_query_of_the_dashboard_during_a_run(tmp_path: Path) -> None:
-    """The metrics of a training of Pong, and the figures of nodes through a sink in this process."""
+    """The metrics of a training whose games are short, and the figures of nodes through a sink in this process."""
     assert PROMETHEUS is not None, "PROMETHEUS_TESTS_REQUIRED is set, and there is no program named prometheus"
     server, run, nodes = free_ports(3)
     config = loaded("prometheus.yml")
@@ -176,6 +176,7 @@ def test_prometheus_answers_every_query_of_the_dashboard_during_a_run(tmp_path: 
     database = [f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{server}"]
     training = ["main.py", "--op_mode=train", f"--results_dir={tmp_path}", f"--metrics_port={run}", "--nocurves"]
     small = ["--worker_count=1", "--envs_per_worker=8", "--learner_threads=1", "--report_period=320", "--console=off"]
+    small.append("--env=CartPole-v1")
     with (
         process([PROMETHEUS, f"--config.file={tmp_path / 'prometheus.yml'}", *database], signal.SIGTERM),
         process([sys.executable, *training, *small], signal.SIGINT),

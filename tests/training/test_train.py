@@ -73,9 +73,10 @@ def test_the_display_keeps_its_figures_after_a_report(tmp_path: Path, monkeypatc
 
 def test_catch_is_learned(tmp_path: Path) -> None:
     """From a mixed batch, and with an LSTM. A policy that ignores the ball catches one in six: a mean of −0.67."""
-    flags: dict[str, Any] = {"replay_parameters": MIXED, "use_lstm": True, "lstm_size": 32, "network": "nature"}
-    folder = train(catch_config(tmp_path, **flags), make_catch)
-    report, steps = reports(folder), 30_000
+    steps = 14_000
+    flags = {"replay_parameters": MIXED, "use_lstm": True, "lstm_size": 32, "network": "impala_shallow", "lr": 3e-3}
+    folder = train(catch_config(tmp_path, environment_max_steps=steps, **flags), make_catch)
+    report = reports(folder)
     assert report[0]["return_mean"] < 0.3
     assert report[-1]["return_mean"] > 0.5
     assert report[-1]["agent_steps"] == steps
