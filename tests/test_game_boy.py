@@ -90,7 +90,7 @@ def test_a_run_in_parts_equals_the_whole_run_bit_for_bit(game: dict[str, Any], t
         **{"frame_scale_resolution": "18,20", "worker_count": 1, "envs_per_worker": 2},
         **{"reproducible": True, "results_dir": str(tmp_path)},
     }
-    whole = train(Config.from_flags({**flags, "environment_max_steps": 300}), make_environment)
-    part = train(Config.from_flags({**flags, "environment_max_steps": 155}), make_environment)
-    assert_same_run(whole, part, resume_run(part, make_environment, environment_max_steps=300))
+    whole = train(Config.from_flags({**flags, "environment_max_steps": 180}), make_environment)
+    part = train(Config.from_flags({**flags, "environment_max_steps": 95}), make_environment)
+    assert_same_run(whole, part, resume_run(part, make_environment, environment_max_steps=180))
     assert reports(whole)[-1]["episodes"] > 6

@@ -229,10 +229,12 @@ def test_runs_are_compared_and_charts_are_saved(visitor: Visitor, results: Path)
 def test_pages_fit_narrow_and_wide_screens_in_light_and_dark(browser: Any, address: str) -> None:
     for width, scheme in ((420, "light"), (1400, "dark")):
         with visiting(browser, address, width, scheme) as visitor:
-            for path in ("/", "/run/Pong_1", "/sweep/search", "/run/broken", "/run/nothing"):
+            charts = {"/run/Pong_1": RETURNS, "/sweep/search": "Pong, mean return"}
+            for path in ("/", *charts, "/run/broken", "/run/nothing"):
                 page = visitor.open(path)
                 page.locator(".facts:visible, .q-table:visible, .notice:visible").first.wait_for()
-                page.wait_for_timeout(300)
+                if path in charts:
+                    visitor.wait_for_chart(charts[path])
                 assert page.evaluate("() => document.scrollingElement.scrollWidth") <= width, path
                 background = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
                 assert (sum(map(int, background.strip("rgb()").split(","))) < 200) == (scheme == "dark"), path
@@ -307,9 +309,11 @@ def look_everywhere(visitor: Visitor) -> None:
     visitor.open(f"/run/{run}")
     visitor.wait_for_chart(RETURNS)
     page.get_by_text(ATTACK).first.wait_for()
-    for tab in ("Machine", "Replays", "Configuration", "Console", "Files", "Agent"):
+    in_file_names = ATTACK.replace("/", "")
+    tabs = {"Machine": "Time of the learner", "Replays": "Unrolls in each replay", "Configuration": ATTACK}
+    for tab, text in {**tabs, "Console": ATTACK, "Files": in_file_names, "Agent": in_file_names}.items():
         page.get_by_role("tab", name=tab).click()
-        page.wait_for_timeout(300)
+        page.locator(".q-tab-panel:visible", has_text=text).first.wait_for()
         nothing_ran()
     visitor.open(f"/compare?run={run}&run={quote(ATTACK)}")
     page.locator(".notice:visible").first.wait_for()

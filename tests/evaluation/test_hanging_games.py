@@ -1,5 +1,6 @@
 """Test games and films whose environment hangs, and slow ones that do not."""
 
+import itertools
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -45,23 +46,20 @@ def make_faulty(
 
 
 class Slow(Catch):
-    """Each step takes longer than the time between two heartbeats, which is shorter in the process that plays.
+    """Each step takes as long as the test wants: until it has made a file. Then there is a heartbeat."""
 
-    The first step of all never returns, if there is a `mark`: a file that says that it has begun.
-    """
-
-    mark: Path | None = None
+    def __init__(self, permits: Path) -> None:
+        super().__init__()
+        self._permits = permits
 
     def reset(self, **more: Any) -> tuple[Any, dict[str, Any]]:
-        inside.HEARTBEAT_SECONDS = 0.2
+        inside.HEARTBEAT_SECONDS = 0.0  # in the process that plays
         self._steps = 0
         return super().reset(**more)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if self.mark is not None and not self.mark.exists():
-            self.mark.touch()
-            time.sleep(1000)
-        time.sleep(0.3)
+        while not (self._permits / f"step_{self._steps}").exists():
+            time.sleep(0.01)
         self._steps += 1
         return self._seen(), 0.0, self._steps == STEPS, False, {}
 
@@ -70,11 +68,9 @@ class Slow(Catch):
 
 
 def make_slow(
-    options: EnvironmentOptions, seed: int, watch: Watch | None = None, mark: Path | None = None
+    permits: Path, options: EnvironmentOptions, seed: int, watch: Watch | None = None
 ) -> gymnasium.Env[Any, Any]:
-    slow = Slow()
-    slow.mark = mark
-    game: gymnasium.Env[Any, Any] = slow
+    game: gymnasium.Env[Any, Any] = Slow(permits)
     return AnyEnvironment(game if watch is None else FilmFrames(game, watch), options, seed)
 
 
@@ -92,7 +88,7 @@ class Scene:
         return self.pool
 
     def players(self, make_environment: MakeWatchedEnvironment) -> PlayerPool:
-        layout = make_unroll_layout(CONFIG, make_slow)
+        layout = make_unroll_layout(CONFIG, make_environment)
         network = ActorCritic(CONFIG.network, layout, torch.float32)
         weights = SharedWeights(weight_count(network))
         self.opened.append(weights)
@@ -144,27 +140,32 @@ def test_a_step_of_a_test_game_that_never_returns_is_found(scene: Scene, tmp_pat
     assert re.search(PLACE, place) and "hand_written.py" in place
 
 
-def test_a_stopped_player_is_killed_and_its_game_played_again(scene: Scene) -> None:
-    players = scene.players(make_slow)
+def play_slowly(scene: Scene, players: PlayerPool, permits: Path) -> list[GameResult]:
+    """Let the game make one step after the other, each of which takes more than half of the silence limit."""
+    results: list[GameResult] = []
+    for step in itertools.count():
+        if not players.under_way:
+            return results
+        (permits / f"step_{step}").touch()
+        results += players.wait(200.0)  # until the next heartbeat, or the result
+        scene.clock.now += 0.6 * SILENCE_LIMIT
+    raise AssertionError
+
+
+def test_a_stopped_player_is_killed_and_its_game_played_again(scene: Scene, tmp_path: Path) -> None:
+    players = scene.players(partial(make_slow, tmp_path))
     (number,) = players.process_ids()
     psutil.Process(number).suspend()
     be_silent(scene.clock, players.wait)
     assert not psutil.pid_exists(number)
     assert scene.said == [f"player 0 is replaced: it did not respond for {SILENCE_LIMIT:g} seconds"]
-    results: list[GameResult] = []
-    while players.under_way:
-        results += players.wait(200.0)
-    assert [result.length for result in results] == [STEPS]
+    assert [result.length for result in play_slowly(scene, players, tmp_path)] == [STEPS]
 
 
-def test_neither_a_slow_game_nor_an_idle_player_is_interrupted(scene: Scene) -> None:
-    players = scene.players(make_slow)
+def test_neither_a_slow_game_nor_an_idle_player_is_interrupted(scene: Scene, tmp_path: Path) -> None:
+    players = scene.players(partial(make_slow, tmp_path))
     numbers, begun = players.process_ids(), scene.clock.now
-    results: list[GameResult] = []
-    while players.under_way:
-        results += players.wait(200.0)  # until the next heartbeat, or the result
-        scene.clock.now += 0.6 * SILENCE_LIMIT
-    assert [result.length for result in results] == [STEPS]
+    assert [result.length for result in play_slowly(scene, players, tmp_path)] == [STEPS]
     assert scene.clock.now - begun > 2 * SILENCE_LIMIT
     be_silent(scene.clock, players.wait)
     assert players.process_ids() == numbers
@@ -188,15 +189,12 @@ def test_a_film_whose_game_hangs_is_given_up(scene: Scene, tmp_path: Path) -> No
 
 
 def test_a_film_of_a_slow_game_is_made_again_if_its_process_is_killed(scene: Scene, tmp_path: Path) -> None:
-    mark = tmp_path / "begun"
-    players, begun = scene.film(partial(make_slow, mark=mark), tmp_path), scene.clock.now
+    players, begun = scene.film(partial(make_slow, tmp_path), tmp_path), scene.clock.now
     (number,) = players.process_ids()
-    while not mark.exists():
+    while not (tmp_path / "videos").exists():
         players.wait(0.05)
     psutil.Process(number).kill()
-    while players.under_way:
-        players.wait(200.0)
-        scene.clock.now += 0.6 * SILENCE_LIMIT
+    play_slowly(scene, players, tmp_path)
     assert scene.clock.now - begun > 2 * SILENCE_LIMIT
     path = tmp_path / "videos" / "film_game0_return0.mp4"
     differs = "the film of game 0 differs from the game that was scored: the environment does not repeat a game"

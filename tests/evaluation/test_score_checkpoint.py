@@ -200,9 +200,9 @@ def test_an_error_is_one_sentence(words: Sequence[str], sentence: str, capfd: py
 
 
 def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:
-    folder = untrained(tmp_path, make_atari, {**SMALL, "env": "BreakoutNoFrameskip-v4"})
+    folder = untrained(tmp_path, make_atari, {**SMALL, "frame_scale_resolution": "36,36"})
     command = [sys.executable, "main.py", "--op_mode=test", f"--load_model_url={folder}", "--seed=1"]
-    command += ["--test_episode_count=100000", "--max_game_frames=400", "--console_period=0.2", "--worker_count=1"]
+    command += ["--test_episode_count=100000", "--max_game_frames=200", "--console_period=0.2", "--worker_count=1"]
     run = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

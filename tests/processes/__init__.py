@@ -28,6 +28,16 @@ def spawned() -> list[psutil.Process]:
     return found
 
 
+def forked() -> list[psutil.Process]:
+    """The living children of the fork servers of this process."""
+    found = []
+    for server in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # it has ended
+            if server.cmdline()[-1:] == ["fork server"]:
+                found += [child for child in server.children() if child.status() != psutil.STATUS_ZOMBIE]
+    return found
+
+
 def signal_session(leader: int, number: signal.Signals) -> None:
     """Send a signal to all processes of a session, as Slurm and systemd do. Workers have groups of their own."""
     for process in [leader, *(child.pid for child in psutil.Process(leader).children(recursive=True))]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from processes.child import start_child
+from evaluation.players import PlayerProcess
+from processes.child import Child, start_child
 from processes.fork_server import ForkServer
 from processes.pool import ChildPool
 from tests.training.catch_runs import catch_run
@@ -25,19 +27,16 @@ def fork_server() -> Iterator[ForkServer]:
 def forked_workers(fork_server: ForkServer) -> Iterator[None]:
     """Workers and players of all runs in this process start in a hundredth of a second, not in the three of torch."""
     start = partial(start_child, launch=fork_server)
+
+    def start_evaluation(player: PlayerProcess, name: str) -> Child:
+        """Not at the lowest priority, at which it would wait for the tests beside it."""
+        return start(replace(player, low_priority=False), name)
+
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr("workers.actors.start_child", start)
-        for module in ("training.periodic_evaluation", "evaluation.score_checkpoint"):
-            patches.setattr(f"{module}.ChildPool", partial(ChildPool, start=start))
+        patches.setattr("training.periodic_evaluation.ChildPool", partial(ChildPool, start=start_evaluation))
+        patches.setattr("evaluation.score_checkpoint.ChildPool", partial(ChildPool, start=start))
         yield
-
-
-@pytest.fixture
-def spawned_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that look for the processes of workers, or give them variables: they start as in a real run."""
-    monkeypatch.setattr("workers.actors.start_child", start_child)
-    for module in ("training.periodic_evaluation", "evaluation.score_checkpoint"):
-        monkeypatch.setattr(f"{module}.ChildPool", ChildPool)
 
 
 @pytest.fixture(autouse=True)

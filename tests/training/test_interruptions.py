@@ -120,7 +120,10 @@ def make_breaking_catch(
 
 
 @pytest.mark.parametrize("reproducible", [False, True])
-def test_a_run_whose_workers_keep_failing_saves_a_checkpoint(tmp_path: Path, reproducible: bool) -> None:
+def test_a_run_whose_workers_keep_failing_saves_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reproducible: bool
+) -> None:
+    monkeypatch.setattr("training.checkpoint_saver.SNAPSHOT_SECONDS", 0.5)  # in which no worker answers
     make = partial(make_breaking_catch, marker=tmp_path / "broken")
     flags = {"reproducible": reproducible, "results_dir": str(tmp_path / "results"), "worker_restart_budget": 0}
     with pytest.raises(WorkersFailedError, match="broken"):

@@ -20,7 +20,7 @@ from option_flags import Config, EnvironmentOptions
 from run_files.checkpoint import checkpoint_name, find_checkpoint, read_checkpoint
 from run_files.run_folder import CHECKPOINTS
 from tests.catch import make_catch
-from tests.processes import spawned
+from tests.processes import forked
 from tests.training.some_run import some_run
 from training import periodic_evaluation as evaluation_module
 from training.periodic_evaluation import PeriodicEvaluation
@@ -92,7 +92,7 @@ def test_a_run_continues_if_its_film_fails(tmp_path: Path, capfd: pytest.Capture
     folder = train(Config.from_flags(flags), make_unwatchable)
     assert find_checkpoint(str(folder)).agent_steps <= 1000 and evaluations(folder)
     assert "nothing to be seen" in capfd.readouterr().out
-    assert not spawned()
+    assert not forked()
 
 
 def test_a_run_continues_if_its_evaluation_fails(
@@ -113,7 +113,7 @@ def test_a_run_continues_if_its_evaluation_fails(
     assert evaluations(folder) == []
     assert not list((folder / CHECKPOINTS).glob("*eval*")) and not list((folder / CHECKPOINTS).glob(".*"))
     assert find_checkpoint(str(folder)).updates == 25
-    assert not spawned()
+    assert not forked()
 
 
 @pytest.mark.parametrize("broken", ["SharedWeights", "link", "PlayerPool"])
@@ -182,7 +182,7 @@ def test_the_last_line_is_the_resume_command_even_if_an_evaluation_is_dropped(
     assert announced[-1].startswith("resume with: ")
     assert "unfinished videos are dropped" in announced
     assert len(evaluations(folder)) == 1
-    assert not spawned()
+    assert not forked()
 
 
 def resumed(folder: Path, **flags: Any) -> Path:
@@ -208,7 +208,7 @@ def test_an_evaluation_that_a_signal_interrupts_is_played_by_the_resumed_run(
     assert sum(line.endswith("agent steps is not finished and is dropped") for line in announced) == 1
     assert not any("waiting for" in line for line in announced)
     assert announced[-1].startswith("resume with: ")
-    assert not spawned()
+    assert not forked()
     assert not evaluations(folder)
     stopped_at = find_checkpoint(str(folder)).agent_steps
     assert 800 <= stopped_at < 1600

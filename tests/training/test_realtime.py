@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from agents.spaces import read_spec, settle_fps
 from evaluation.score_checkpoint import score_checkpoint
 from option_flags import Config
 from run_files.checkpoint import find_checkpoint
-from tests.processes import spawned
+from tests.processes import forked
 from tests.read_metrics import read_metrics
 from training.train import train
 from wrappers.atari import make_atari
@@ -39,8 +38,7 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.mark.slow
-def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path, spawned_workers: None) -> None:
-    before = psutil.Process().children()
+def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path) -> None:
     small = {**SMALL, "results_dir": str(tmp_path)}
     folder = train(Config.from_flags(small), make_atari)
     reports: list[Any] = read_metrics(folder / "metrics.jsonl")
@@ -87,9 +85,7 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path, spawned_wo
     path = score_checkpoint(trained, make_atari, checkpoint)
     assert path is not None
     assert json.loads(path.read_text())["inference_latency"] == f"fixed:{measured:.4g}"
-    assert not spawned()
-    alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
-    assert not [child for child in alive if child not in before and "fork server" in " ".join(child.cmdline())]
+    assert not forked()
 
 
 @pytest.mark.slow

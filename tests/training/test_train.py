@@ -20,7 +20,7 @@ from reports.console import Console
 from reports.run_display import Status
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
-from tests.processes import files_in_dev_shm, spawned
+from tests.processes import files_in_dev_shm, forked
 from tests.read_metrics import read_metrics
 from training import train as training
 from training.train import train
@@ -105,31 +105,31 @@ def test_unrolls_in_a_queue_at_the_end_are_used(tmp_path: Path, monkeypatch: pyt
     assert report[-1]["updates"] == config.planned_updates == 20
 
 
-def test_training_continues_if_a_worker_is_killed(tmp_path: Path, spawned_workers: None) -> None:
+def test_training_continues_if_a_worker_is_killed(tmp_path: Path) -> None:
     done, killed = threading.Event(), threading.Event()
 
     def kill_a_worker() -> None:
-        while not done.wait(0.05):
+        while not done.wait(0.01):
             if any(reports(folder) for folder in tmp_path.glob("*")):
-                random.choice(spawned()).kill()
+                random.choice(forked()).kill()
                 killed.set()
                 return
 
     killer = threading.Thread(target=kill_a_worker)
     killer.start()
     try:
-        folder = train(catch_config(tmp_path, worker_count=2, environment_max_steps=12_000), make_catch)
+        folder = train(catch_config(tmp_path, worker_count=2, environment_max_steps=8_000), make_catch)
     finally:
         done.set()
         killer.join()
     last = reports(folder)[-1]
-    assert last["agent_steps"] == 12_000
+    assert last["agent_steps"] == 8_000
     assert killed.is_set() and last["worker_restarts"] == 1
 
 
 def start_main(results: Path, *flags: str) -> subprocess.Popen[str]:
     command = [sys.executable, "main.py", "--op_mode=train", f"--results_dir={results}", "--console_period=0.2", *flags]
-    small = ["--worker_count=2", "--envs_per_worker=2", "--batch_size=4", "--r_f_steps=5"]
+    small = ["--worker_count=1", "--envs_per_worker=2", "--batch_size=4", "--r_f_steps=5"]
     return subprocess.Popen(
         command + small, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

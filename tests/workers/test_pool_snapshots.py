@@ -40,8 +40,8 @@ def test_a_worker_that_dies_while_it_starts_continues_from_the_snapshot_too(make
 
 
 def test_a_worker_that_dies_before_it_has_played_is_restored_again(make_pool: MakePool) -> None:
-    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True, snapshot=saved_games(2), pause=0.2)
-    pool.wait(0.0)
+    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True, snapshot=saved_games(2))
+    os.kill(pool.process_ids()[0], signal.SIGSTOP)  # it plays nothing
     while not pool.rounds_under_way:
         pool.wait(0.01)
     os.kill(pool.process_ids()[0], signal.SIGKILL)
