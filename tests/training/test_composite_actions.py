@@ -35,7 +35,7 @@ def test_a_run_with_composite_actions(tmp_path: Path, flags: dict[str, Any]) -> 
     folder = train(Config.from_flags({**given, "environment_max_steps": 400}), make_environment)
     folder = resume_run(folder, make_environment, environment_max_steps=800)
     last = reports(folder)[-1]
-    assert last["agent_steps"] == 800 and last["worker_restarts"] == 0 and last["episodes"] > 50
+    assert last["agent_steps"] == 800 and last["worker_restarts"] == 0 and last["episodes"] > 30
     parent = find_checkpoint(str(folder))
     test = {**parent.played_options, "op_mode": "test", "load_model_url": str(folder), "test_episode_count": 2}
     for policy in ("sampled", "greedy"):
