@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from evaluation.logged_game import LoggedGame, film_of
 from evaluation.parallel_games import GameLog, GameResult, GameSeries
-from evaluation.players import PlayerPool, player_of
+from evaluation.players import PlayerPool, PlayerProcess, player_of
 from option_flags import Config, EnvironmentOptions
 from processes import inside
+from processes.child import Child
 from processes.pool import ChildPool, WorkersFailedError
 from tests.evaluation.conftest import Start
 from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
@@ -46,14 +48,13 @@ def make_faulty(
 
 
 class Slow(Catch):
-    """Each step takes as long as the test wants: until it has made a file. Then there is a heartbeat."""
+    """Each step takes as long as the test wants: until it has made a file."""
 
     def __init__(self, permits: Path) -> None:
         super().__init__()
         self._permits = permits
 
     def reset(self, **more: Any) -> tuple[Any, dict[str, Any]]:
-        inside.HEARTBEAT_SECONDS = 0.0  # in the process that plays
         self._steps = 0
         return super().reset(**more)
 
@@ -74,6 +75,17 @@ def make_slow(
     return AnyEnvironment(game if watch is None else FilmFrames(game, watch), options, seed)
 
 
+@dataclass(frozen=True)
+class LivelyPlayer:
+    """A player that sends a heartbeat after each step of a game."""
+
+    player: PlayerProcess
+
+    def run(self, connection: Connection) -> None:
+        inside.HEARTBEAT_SECONDS = 0.0
+        self.player.run(connection)
+
+
 @dataclass
 class Scene:
     """A clock that the test moves, what was said of processes, and what was started."""
@@ -84,8 +96,10 @@ class Scene:
     opened: list[Any] = field(default_factory=list)
 
     def children(self) -> ChildPool:
-        self.pool = ChildPool(self.said.append, silence=SILENCE_LIMIT, clock=self.clock, start=self.start)
-        return self.pool
+        def start(player: PlayerProcess, name: str) -> Child:
+            return self.start(LivelyPlayer(player), name)
+
+        return ChildPool(self.said.append, silence=SILENCE_LIMIT, clock=self.clock, start=start)
 
     def players(self, make_environment: MakeWatchedEnvironment) -> PlayerPool:
         layout = make_unroll_layout(CONFIG, make_environment)

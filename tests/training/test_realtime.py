@@ -91,14 +91,14 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_any_environment_is_played_by_its_own_clock(tmp_path: Path) -> None:
     flags = {**SMALL, "env": "Pendulum-v1", "inference_latency": "fixed:5", "inference_processes": 0, "fps": 0.0}
-    flags |= {"environment_max_steps": 400, "report_period": 80, "eval_period": 0, "results_dir": str(tmp_path)}
+    flags |= {"environment_max_steps": 160, "report_period": 80, "eval_period": 0, "results_dir": str(tmp_path)}
     for name in ("frame_scale_resolution", "max_game_frames"):
         del flags[name]
     config = Config.from_flags({**flags, "max_game_frames": 15, "batch_size": 2})
     folder = train(settle_fps(config, read_spec(config, make_environment)), make_environment)
     assert json.loads((folder / "config.json").read_text())["options"]["fps"] == 30
     last: Any = read_metrics(folder / "metrics.jsonl")[-1]
-    assert last["agent_steps"] == 400 and last["updates"] == 40
+    assert last["agent_steps"] == 160 and last["updates"] == 16
     assert last["episodes"] > 0 and last["return_mean"] < 0
 
     checkpoint = find_checkpoint(str(folder))
