@@ -16,7 +16,10 @@ from docs.examples.my_environment import Goal
 from tests.read_metrics import read_metrics
 
 ROOT = Path(__file__).resolve().parents[1]
-SMALL = ["--environment_max_steps=1000", "--worker_count=1", "--envs_per_worker=4", "--batch_size=4", "--seed=1"]
+SMALL = [
+    *("--environment_max_steps=1000", "--worker_count=1", "--envs_per_worker=4", "--batch_size=4", "--seed=1"),
+    "--nocurves",
+]
 
 
 def test_gymnasium_has_no_complaints_about_the_environment() -> None:

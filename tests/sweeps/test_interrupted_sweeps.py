@@ -162,7 +162,7 @@ def test_two_stop_requests_reach_a_run_as_two_signals(tmp_path: Path) -> None:
 def test_a_real_run_is_interrupted_and_continues(tmp_path: Path) -> None:
     """The sweep starts the real main.py."""
     small = {"env": "CartPole-v1", "worker_count": 1, "envs_per_worker": 2, "batch_size": 2, "r_f_steps": 5}
-    small["console_period"] = 0.2
+    small |= {"console_period": 0.2, "curves": False}
     folder = tmp_path / "sweep"
     own = command(folder, {"flags": small})[:2]
     words = [sys.executable, "multi_train.py", *own]

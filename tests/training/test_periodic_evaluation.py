@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 SMALL: dict[str, Any] = {
     **{"worker_count": 1, "envs_per_worker": 8, "r_f_steps": 5, "batch_size": 8, "frames_stacked": 1, "seed": 1},
-    **{"precision": "float32", "gamma": 0.9, "console": "off", "report_period": 1000},
+    **{"precision": "float32", "gamma": 0.9, "console": "off", "curves": False, "report_period": 1000},
     **{"environment_max_steps": 2000, "eval_period": 800, "eval_episode_count": 20},
 }
 
