@@ -309,9 +309,8 @@ def look_everywhere(visitor: Visitor) -> None:
     visitor.open(f"/run/{run}")
     visitor.wait_for_chart(RETURNS)
     page.get_by_text(ATTACK).first.wait_for()
-    in_file_names = ATTACK.replace("/", "")
     tabs = {"Machine": "Time of the learner", "Replays": "Unrolls in each replay", "Configuration": ATTACK}
-    for tab, text in {**tabs, "Console": ATTACK, "Files": in_file_names, "Agent": in_file_names}.items():
+    for tab, text in {**tabs, "Console": ATTACK, "Files": "metrics.jsonl", "Agent": "Play"}.items():
         page.get_by_role("tab", name=tab).click()
         page.locator(".q-tab-panel:visible", has_text=text).first.wait_for()
         nothing_ran()
