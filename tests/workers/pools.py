@@ -19,13 +19,9 @@ class Clock:
         return self.now
 
 
-def be_silent(clock: Clock, wait: Callable[[float], object], already: float = 0.0) -> None:
-    """Let so much time pass that a process that says nothing hangs. `wait` is that of its parent.
-
-    So many seconds of its silence count `already`.
-    """
-    third = (SILENCE_LIMIT - already) / 3  # no jump, as after a stop
-    for seconds in (third, third, third, 1.0):
+def be_silent(clock: Clock, wait: Callable[[float], object]) -> None:
+    """Let so much time pass that a process that says nothing hangs. `wait` is that of its parent."""
+    for seconds in (SILENCE_LIMIT, 1.0):
         clock.now += seconds
         wait(0.0)
 
