@@ -23,6 +23,11 @@ SHOWN_SECONDS = 20.0  # of the value
 UNSEEN_SECONDS = 2.0  # a picture is sent again if the browser has not confirmed the last one for so long
 NEWEST = "the newest, as they come"
 NOBODY_LOOKED = "The game has ended, because nobody looked."
+CARDS = SEEN, PROBABILITIES, VALUE = (
+    "What the network sees",
+    "Probabilities of the actions",
+    f"Value, last {SHOWN_SECONDS:.0f} seconds",
+)
 FACTS = ("score", "step", "last scores", "checkpoint, steps")
 
 
@@ -62,7 +67,7 @@ class AgentTab:
                 self._facts = {name: fact(name, NOTHING_YET) for name in FACTS}
         with ui.column().classes("gap-3"):
             with ui.element("div").classes("card"):
-                ui.label("What the network sees").classes("card-title")
+                ui.label(SEEN).classes("card-title")
                 with ui.element("div").classes("view") as self._view:
                     self._seen = _picture("the newest frame of the observation")
                     self._salient = _picture("saliency")
@@ -70,7 +75,7 @@ class AgentTab:
                 self._stack = _picture("all frames of the observation").style("margin-top: 6px")
                 self._vector = ui.label().classes("mono vector")
             with ui.element("div").classes("card"):
-                ui.label("Probabilities of the actions").classes("card-title")
+                ui.label(PROBABILITIES).classes("card-title")
                 self._bars = ui.html(sanitize=False).classes("bars")
             with ui.element("div").classes("card"):
                 self._value_chart = ui.echart(_value_options([])).style("height: 170px")
@@ -189,6 +194,6 @@ def _as_url(png: bytes) -> str:
 def _value_options(values: list[tuple[float, float]]) -> ChartOptions:
     points = np.array(values).reshape(-1, 2)
     line = Line("", points[:, 0] - (points[-1, 0] if len(points) else 0), points[:, 1], MEAN)
-    options = line_chart(f"Value, last {SHOWN_SECONDS:.0f} seconds", [line], Frame(XAxis("seconds", 1, "seconds")))
+    options = line_chart(VALUE, [line], Frame(XAxis("seconds", 1, "seconds")))
     options["xAxis"] |= {"min": -SHOWN_SECONDS, "max": 0}
     return options

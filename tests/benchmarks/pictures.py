@@ -1,10 +1,11 @@
 """Make the pictures of the documents from the runs in docs/data.
 
-    python -m tests.benchmarks.pictures [NAME ...] [--game=results/<run>]
+    python -m tests.benchmarks.pictures [NAME ...] [--game=results/<run>] [--agent=results/<run>]
 
-Without names, all of them. curves.png, dashboard.png (which needs Chromium) and console.svg show the run in
-pong_h100.tar.gz, the others archives of curves. game.gif is made only with `--game`, from a run with a checkpoint. A
-PNG has in its text `panels` what it shows, which a test compares with what the program shows today.
+Without names, all of them. curves.png and console.svg show the run in pong_h100.tar.gz, the others archives of
+curves. Two pictures need a run with a checkpoint: game.gif (`--game`) and dashboard.png (`--agent`), which shows its
+agent at play and needs Chromium. A PNG has in its text `panels` what it shows, which a test compares with what the
+program shows today.
 """
 
 import argparse
@@ -20,10 +21,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from dashboard.agent_tab import CARDS
 from options.command_line import split_words
 from options.rules import UsageError, declared
 from reports import plot
-from reports.panels import learning_panels, page_panels
+from reports.panels import page_panels
 from reports.run_curves import draw_run
 from reports.scores import game_name
 from run_files.run_folder import write_atomically
@@ -43,6 +45,7 @@ MAX_GIF_BYTES = 1_400_000
 COLOURS = 256  # fewer make smaller files
 DASHBOARD_WIDTH = 1200
 DISPLAY_STEPS = 530_000  # agent steps at which the display is shown
+PLAY_SECONDS = 25  # for which the agent has played in dashboard.png: its chart of values is full
 PLOTS: dict[str, list[str]] = {  # the flags of reports.plot
     "pong": ["--seeds=median"],
     "breakout": [],
@@ -50,7 +53,7 @@ PLOTS: dict[str, list[str]] = {  # the flags of reports.plot
     "replays_seeds": [],
     "realtime_pong": ["--x=minutes"],
 }
-IN_PNG = ["curves", "dashboard", "delays", "peers", *PLOTS]
+DRAWN = ["curves", "delays", "peers", *PLOTS]
 
 
 def kept_run(place: Path) -> Path:
@@ -72,7 +75,7 @@ def panels_today(name: str, run: Path) -> list[str]:
     if name == "curves":
         return [RETURNS, *(panel.title for panel in page_panels(read_history(run)))]
     if name == "dashboard":
-        return [RETURNS, *(panel.title for panel in learning_panels(read_history(run)))]
+        return list(CARDS)
     if name in ("delays", "peers"):
         figure = delay_figure() if name == "delays" else peer_figure()
         return [axes.get_title(loc="left") for axes in figure.axes]
@@ -96,35 +99,38 @@ def panels_of(picture: Path) -> list[str]:
         return list(json.loads(image.info.get(PANELS, "[]")))
 
 
-def dashboard_page(run: Path) -> tuple[bytes, list[str]]:
-    """A screenshot of the run's page, and the titles of its charts."""
+def agent_at_play(run: Path) -> tuple[bytes, list[str]]:
+    """A screenshot of the run's page while its agent plays, and the titles of its cards."""
     with (
         running_browser() as browser,
         serving(run.parent) as address,
         visiting(browser, address, DASHBOARD_WIDTH) as page,
     ):
         shown = page.open(f"/run/{run.name}")
-        for panel in learning_panels(read_history(run)):
-            page.wait_for_chart(panel.title)
-        shown.wait_for_timeout(2000)  # charts grow in an animation
-        return shown.screenshot(), page.titles()
+        shown.get_by_role("tab", name="Agent").click()
+        shown.get_by_role("button", name="Play").click()
+        shown.wait_for_selector("img.screen[src^=data]", timeout=120_000)
+        shown.wait_for_timeout(1000 * PLAY_SECONDS)
+        return shown.screenshot(), [*shown.locator(".live .card-title").all_inner_texts(), *page.titles()[-1:]]
 
 
 def draw(name: str, run: Path, place: Path) -> bytes:
     """The content of one picture."""
     if name == "console":
         return console_svg(run, DISPLAY_STEPS)
-    panels = panels_today(name, run)
     if name == "curves":
         picture = draw_run(read_history(run))
-    elif name == "dashboard":
-        picture, panels = dashboard_page(run)
     elif name in ("delays", "peers"):
         picture = plot.as_bytes(delay_figure() if name == "delays" else peer_figure())
     else:
         histories, options = plotted(name, place)
         plot.compare(histories, options)
         picture = Path(options.output).read_bytes()
+    return as_kept(picture, panels_today(name, run))
+
+
+def as_kept(picture: bytes, panels: list[str]) -> bytes:
+    """The PNG with few colours, and with what it shows in its text."""
     text = PngInfo()
     text.add_itxt(PANELS, json.dumps(panels, ensure_ascii=False))
     buffer = BytesIO()
@@ -135,14 +141,15 @@ def draw(name: str, run: Path, place: Path) -> bytes:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    known = ["console", *IN_PNG]
+    known = ["console", *DRAWN]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(known)}")
     parser.add_argument("--game", type=Path, help="the run whose agent plays in game.gif")
+    parser.add_argument("--agent", type=Path, help="the run whose agent plays in dashboard.png")
     arguments = parser.parse_args(words)
     if unknown := set(arguments.names) - set(known):
         parser.error(f"{', '.join(unknown)}: no such picture; one of {', '.join(known)} would be right")
-    names = arguments.names or ([] if arguments.game else known)
+    names = arguments.names or ([] if arguments.game or arguments.agent else known)
     try:
         with tempfile.TemporaryDirectory() as folder:
             run = kept_run(Path(folder))
@@ -152,6 +159,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 print(f"{file.relative_to(ROOT)}: {file.stat().st_size:,} bytes")
         if arguments.game:
             write_atomically(PICTURES / "game.gif", game_gif(arguments.game, MAX_GIF_BYTES))
+        if arguments.agent:
+            write_atomically(PICTURES / "dashboard.png", as_kept(*agent_at_play(arguments.agent.resolve())))
     except UsageError as error:
         print(f"pictures: {error}", file=sys.stderr)
         return 2

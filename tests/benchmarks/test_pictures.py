@@ -13,11 +13,11 @@ from reports.console import LiveConsole
 from reports.trackers import as_gif
 from tests.benchmarks.console_picture import console_svg, draw, words_of
 from tests.benchmarks.game_film import best_part
-from tests.benchmarks.pictures import DISPLAY_STEPS, IN_PNG, PICTURES, kept_run, panels_of, panels_today
+from tests.benchmarks.pictures import DISPLAY_STEPS, DRAWN, PICTURES, kept_run, panels_of, panels_today
 from tests.reports.statuses import STATUS, changed
 
 
-@pytest.mark.parametrize("name", IN_PNG)
+@pytest.mark.parametrize("name", ["dashboard", *DRAWN])
 @pytest.mark.slow
 def test_a_picture_shows_what_the_program_shows_today(name: str, tmp_path: Path) -> None:
     """If not, `python -m tests.benchmarks.pictures` draws it anew."""
