@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from dashboard.agent_tab import CARDS
+from dashboard.agent_tab import CARDS, VALUE
 from options.command_line import split_words
 from options.rules import UsageError, declared
 from reports import plot
@@ -43,7 +43,7 @@ PANELS = "panels"  # the text of a PNG
 RETURNS = "Return of full games"
 MAX_GIF_BYTES = 1_400_000
 COLOURS = 256  # fewer make smaller files
-DASHBOARD_WIDTH = 1200
+DASHBOARD_WIDTH, DASHBOARD_HEIGHT = 1200, 1230
 DISPLAY_STEPS = 530_000  # agent steps at which the display is shown
 PLAY_SECONDS = 25  # for which the agent has played in dashboard.png: its chart of values is full
 PLOTS: dict[str, list[str]] = {  # the flags of reports.plot
@@ -106,12 +106,14 @@ def agent_at_play(run: Path) -> tuple[bytes, list[str]]:
         serving(run.parent) as address,
         visiting(browser, address, DASHBOARD_WIDTH) as page,
     ):
+        page.page.set_viewport_size({"width": DASHBOARD_WIDTH, "height": DASHBOARD_HEIGHT})
         shown = page.open(f"/run/{run.name}")
         shown.get_by_role("tab", name="Agent").click()
         shown.get_by_role("button", name="Play").click()
         shown.wait_for_selector("img.screen[src^=data]", timeout=120_000)
+        shown.wait_for_selector(".live canvas")  # the chart of values, whose title is drawn
         shown.wait_for_timeout(1000 * PLAY_SECONDS)
-        return shown.screenshot(), [*shown.locator(".live .card-title").all_inner_texts(), *page.titles()[-1:]]
+        return shown.screenshot(), [*shown.locator(".live .card-title").all_inner_texts(), VALUE]
 
 
 def draw(name: str, run: Path, place: Path) -> bytes:

@@ -108,10 +108,6 @@ class Visitor:
         option = self._charts().get(title)
         return option and [series["data"] for series in option["series"]]
 
-    def titles(self) -> list[str]:
-        """Those of all charts."""
-        return list(self._charts())
-
     def _charts(self) -> dict[str, Any]:
         """The options of ECharts by the title of each chart."""
         options = self.page.evaluate(
