@@ -98,11 +98,11 @@ def plan_search(definition: object, given: Mapping[str, Any], in_file: Mapping[s
 
 def connect(own: SweepOptions, sweep: Sweep, program: Path, print_line: Callable[[str], None]) -> Places:
     cpus = sweep.cpus_of_a_run()
-    address = check_cluster(str(own.cluster))
+    check_cluster(str(own.cluster))
     from sweeps.cluster_places import ClusterPlaces
 
     needs = {"CPU": own.job_cpus or cpus, **({"GPU": own.job_gpus} if own.job_gpus else {})}
-    return ClusterPlaces(address, program, needs, own.jobs, print_line)
+    return ClusterPlaces(str(own.cluster), program, needs, own.jobs, print_line)
 
 
 def open_folder(folder: Path) -> BinaryIO:

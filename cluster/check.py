@@ -1,14 +1,13 @@
 """Checks before a run on a cluster starts: Ray is installed, and the cluster answers."""
 
 import importlib.metadata
-import json
 import os
 import re
 import socket
 import subprocess
 import sys
 
-from cluster.node_actor import ROOT
+from cluster.node_actor import ANSWER, ROOT
 from option_flags import Config
 from options.rules import UsageError
 
@@ -41,17 +40,15 @@ def check_combinations(config: Config) -> None:
         )
 
 
-def check_cluster(address: str, flag: str = "--cluster") -> str:
-    """The host:port of the head that `address` means. Raises a UsageError that says why it cannot be used."""
-    given = f"{flag}={address}"
+def check_cluster(address: str) -> None:
+    """Raise a UsageError that says why a cluster cannot be used."""
+    given = f"--cluster={address}"
     _check_ray(given)
     head = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address  # Ray looks there first, too
     if re.search(r"^[^/]*:\d+$", head):
         _check_port(given, head)
-    answer = _probe(address)
-    if "problem" in answer:
-        raise UsageError(f"{given} cannot be used: {answer['problem']}")
-    return answer["address"]
+    if problem := _problem(address):
+        raise UsageError(f"{given} cannot be used: {problem}")
 
 
 def _check_ray(given: str) -> None:
@@ -76,8 +73,8 @@ def _check_port(given: str, head: str) -> None:
         ) from None
 
 
-def _probe(address: str) -> dict[str, str]:
-    """The head's address, or what is wrong, from a process of its own: the learner never loads Ray."""
+def _problem(address: str) -> str:
+    """What is wrong, or nothing, from a process of its own: the learner never loads Ray."""
     command = [sys.executable, "-m", "cluster.nodes", address]
     environment = {**os.environ, **QUICK_ANSWERS}
     try:
@@ -85,12 +82,10 @@ def _probe(address: str) -> dict[str, str]:
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return {"problem": f"Ray did not answer within {PROBE_SECONDS:g} seconds; a head that runs would be right."}
+        return f"Ray did not answer within {PROBE_SECONDS:g} seconds; a head that runs would be right."
     if re.search("Unauthenticated|AuthenticationError", done.stderr):  # Ray says so on its way only
-        return {"problem": TOKEN}
-    for line in done.stdout.splitlines():
-        if line.startswith("{"):  # between lines of Ray's own
-            answer: dict[str, str] = json.loads(line)
-            return answer
+        return TOKEN
+    if answer := re.search(f"^{ANSWER}(.*)$", done.stdout, re.MULTILINE):  # between lines of Ray's own
+        return answer[1]
     lines = [line for line in done.stderr.splitlines() if line.strip()]
-    return {"problem": f"Ray failed ({lines[-1] if lines else f'exit code {done.returncode}'})."}
+    return f"Ray failed ({lines[-1] if lines else f'exit code {done.returncode}'})."

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+ANSWER = "cluster: "  # begins the line in which a process that tries to connect says what is wrong, if anything
 CHECKOUT_VARIABLE = "RL_PLATFORM_CHECKOUT"  # on a node: where its checkout is, if not where it is here
 APART = {"tests", "docs", "results", "dashboard"}  # not used by programs that train
 

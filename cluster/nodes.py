@@ -1,9 +1,8 @@
 """A Ray cluster as a process of ours uses it: how it connects, and which nodes there are.
 
-`python -m cluster.nodes <address>` tries to connect, and prints one line of JSON: the head's address, or what is wrong.
+`python -m cluster.nodes <address>` tries to connect, and prints what is wrong, if anything.
 """
 
-import json
 import logging
 import math
 import signal
@@ -129,12 +128,12 @@ def one_line(error: BaseException) -> str:
 
 
 def main(address: str) -> None:
+    problem = ""
     try:
         connect(address)
-        answer = {"address": ray.get_runtime_context().gcs_address}
     except UsageError as error:
-        answer = {"problem": str(error)}
-    print(json.dumps(answer), flush=True)  # Ray may end the process before Python does
+        problem = str(error)
+    print(f"{node_actor.ANSWER}{problem}", flush=True)  # Ray may end the process before Python does
 
 
 if __name__ == "__main__":

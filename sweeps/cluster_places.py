@@ -153,7 +153,8 @@ class ClusterJob(Job):
         """Its exit code, once all of its files are here."""
         files = RunFilesTransfer(self._folder, node.call)
         parent = resumable(self._folder)
-        files.send(parent)
+        if parent is not None:
+            files.send(parent)
         # Relative paths: a checkpoint keeps --results_dir, and a folder of the node is not one to continue in later.
         mode = start_words(None if parent is None else f"{RESULTS}/{parent.name}")
         log = f"{RESULTS}/{JOB_LOG}"

@@ -75,8 +75,7 @@ def plan_search(definition: object, given: Mapping[str, Any], in_file: Mapping[s
     seed = described["seeds"][0] if for_all.get("seed") is None else for_all["seed"]
     flags = merged_flags(described["flags"], in_file, given, {"seed": seed})
     space = {name: _distribution(name, entry) for name, entry in described["search"].items()}
-    last = {name: one.choices[-1] if isinstance(one, CategoricalDistribution) else one.high
-            for name, one in space.items()}  # fmt: skip
+    last = {name: _last(values) for name, values in space.items()}
     # Values that are wrong only together are found when a trial has them, but these must be right.
     config = checked_run("with the last value of each range", {**flags, **last}).config
     run = config.run
@@ -106,6 +105,10 @@ def _distribution(name: str, entry: object) -> Range:
         return FloatDistribution(**values) if rule.kind is float else IntDistribution(**values)
     except (TypeError, ValueError) as error:  # an end is missing, or Optuna refuses the range
         raise UsageError(f'{subject} must be a range from "low" to "high", not {shown(entry)} ({error}).') from None
+
+
+def _last(values: Range) -> Any:
+    return values.choices[-1] if isinstance(values, CategoricalDistribution) else values.high
 
 
 class Search(Sweep):

@@ -47,7 +47,7 @@ def test_an_old_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     ["W gcs_client.cc:210: Unauthenticated: RPC error", "ray.exceptions.AuthenticationError: no token"],
 )
 def test_a_token_that_is_refused_or_missing(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    failed = '{"problem": "its head does not answer (Failed to connect); a head that runs would be right."}'
+    failed = "cluster: its head does not answer (Failed to connect); a head that runs would be right."
     ended = subprocess.CompletedProcess([], 0, failed, f"{said}\n")
     monkeypatch.setattr(subprocess, "run", lambda *args, **more: ended)
     with pytest.raises(UsageError, match="cannot be used: the authentication token is missing, or its head refuses it"):
@@ -63,8 +63,8 @@ def test_a_port_where_nobody_listens() -> None:
     ("printed", "words"),
     [
         ("", "Ray failed"),
-        ('{"problem": "it is asleep."}\nwhat Ray itself prints', "cannot be used: it is asleep"),
-        ('{"problem": "it is asleep."}', "cannot be used: it is asleep"),
+        ("cluster: it is asleep.\nwhat Ray itself prints", "cannot be used: it is asleep"),
+        ("cluster: it is asleep.", "cannot be used: it is asleep"),
     ],
 )
 def test_what_the_probe_says(monkeypatch: pytest.MonkeyPatch, printed: str, words: str) -> None:

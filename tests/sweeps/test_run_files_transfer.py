@@ -117,8 +117,6 @@ def test_a_run_gets_what_it_continues_from_and_sends_none_of_it_back(
         "Game_1/checkpoints/checkpoint_0000000002.pt": content,
         "Game_1/checkpoints/replays_0000000002.bin": content,
         "Game_1/checkpoints/best.pt": content,
-        "Game_1/config.json": f'{{"parent": "{ends.there}/Game_0"}}'.encode(),
-        "Game_1/metrics.jsonl": b"",
     }
     assert not half_copied.exists()
     before = (parent / "config.json").stat()
