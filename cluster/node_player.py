@@ -20,7 +20,7 @@ from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from agents.torsos.own_torso import is_own
 from cluster.node_actor import hash_of_files
-from machine.capacity import GAME_BYTES, PART_OF_FREE, PROCESS_BYTES, format_bytes, usable_memory
+from machine.capacity import bytes_of_processes, check_memory
 from machine.device import choose_precision
 from machine.machine_setup import Machine
 from machine.system_settings import keep_freed_memory
@@ -68,14 +68,7 @@ def check_player(spec: PlayerSpec, workers: int) -> None:
             "its games have other observations or actions than the learner's; the same versions of the libraries and "
             "of the games would be right"
         )
-    games = spec.config.workers.envs_per_worker
-    needed = workers * (PROCESS_BYTES + games * (GAME_BYTES + SLOTS_PER_WORKER * layout.nbytes))
-    room = int(PART_OF_FREE * usable_memory())
-    if needed > room:
-        raise UsageError(
-            f"it has {format_bytes(room)} of free memory, and {workers} workers need {format_bytes(needed)}; a smaller "
-            "--node_workers or --envs_per_worker would be right"
-        )
+    check_memory(bytes_of_processes(workers, spec.config.workers.envs_per_worker, layout.nbytes))
 
 
 def played_code(config: Config) -> dict[str, str]:

@@ -30,7 +30,6 @@ POLL_SECONDS = 0.1
 NETWORK = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo0" if sys.platform == "darwin" else "lo")
 END_SECONDS = 60.0  # that the others have to save and end after one has ended with an error
 MOST_ERRORS = 1 << 20  # bytes that are kept of what a learner writes to stderr
-STABLE_SECONDS = 600.0  # a start that holds so much longer than it takes to notice a hang is no failed one
 
 
 class Learners:

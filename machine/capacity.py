@@ -86,7 +86,7 @@ def check_memory(of_processes: int, of_replays: int = 0, learners: int = 1) -> N
     room = int(PART_OF_FREE * usable_memory()) // learners
     if of_processes + of_replays <= room:
         return
-    remedy = "a smaller --worker_count, --envs_per_worker or --inference_processes"
+    remedy = "a smaller --worker_count (on a node --node_workers), --envs_per_worker or --inference_processes"
     if of_replays > of_processes:
         remedy = "a smaller capacity in --replay_parameters, or --use_replay_compression,"
     raise UsageError(

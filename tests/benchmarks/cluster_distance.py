@@ -100,7 +100,7 @@ def wait_until_joined(names: Namespaces, namespace: str) -> None:
     while True:
         probe = names.run(namespace, sys.executable, "-m", "cluster.nodes", f"{HEAD}:{PORT}", stdout=subprocess.PIPE)
         said = probe.communicate()[0].decode()
-        if '"address"' in said:
+        if "cluster: \n" in said:
             return
         if time.monotonic() > deadline:
             raise RuntimeError(f"no node of Ray has started: {said}")

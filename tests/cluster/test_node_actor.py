@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from agents.spaces import make_unroll_layout
-from cluster import node_player
 from cluster.node_actor import CHECKOUT_VARIABLE, ROOT, NodeActor, code_version, examine_node
 from cluster.node_player import PlayerSpec, check_player, played_code
 from option_flags import Config
@@ -98,8 +97,8 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config.from_flags(CATCH)
     spec = PlayerSpec(config, make_catch, make_unroll_layout(config, make_catch), 0, {})
     check_player(spec, workers=1)
-    monkeypatch.setattr(node_player, "usable_memory", lambda: 100 << 20)
-    with pytest.raises(UsageError, match="3 workers need"):
+    monkeypatch.setattr("machine.capacity.usable_memory", lambda: 100 << 20)
+    with pytest.raises(UsageError, match="the processes of this run need .* --node_workers"):
         check_player(spec, workers=3)
 
 

@@ -74,7 +74,7 @@ def test_what_does_not_fit_into_the_free_memory_is_refused(monkeypatch: pytest.M
         "free; a smaller capacity in --replay_parameters, or --use_replay_compression, would be right."
     )
     with pytest.raises(
-        UsageError, match="; a smaller --worker_count, --envs_per_worker or --inference_processes would"
+        UsageError, match="; a smaller --worker_count .on a node --node_workers., --envs_per_worker or --inference_proc"
     ):
         check_memory(3 * workers)
     with pytest.raises(UsageError, match=r"more than the 0\.9 GiB that are free"):
