@@ -34,7 +34,6 @@ from processes.inside import main
 main()
 """
 ANSWER_SECONDS, LOOK_SECONDS = 1.0, 0.02  # in which a child can say where it hangs
-ADAPTER = "any_environment/adapter.py"  # what is called below it is the environment's own code
 MOST_PLACES = 12
 
 
@@ -130,7 +129,7 @@ class Child:
             if size == before > begin:  # it has written all
                 break
             before = size
-        return _places_in(self.printed.since(begin))
+        return "\n".join(re.findall(r'^  File ".*', self.printed.since(begin), re.MULTILINE)[:MOST_PLACES])
 
 
 def spawn(name: str, files: Sequence[int]) -> Process:
@@ -178,11 +177,3 @@ def start_child(work: Any, name: str, launch: Launch = spawn, logs: Path | None 
 
 def file_name(name: str) -> str:
     return name.removeprefix("the ").replace(" ", "_")
-
-
-def _places_in(dump: str) -> str:
-    """The lines of a dump of faulthandler that say where a process was: those of the environment, if they are."""
-    frames = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', dump, re.MULTILINE)
-    own = next((number for number, (path, _, _) in enumerate(frames) if path.endswith(ADAPTER)), len(frames))
-    lines = [f'  File "{path}", line {line}, in {function}' for path, line, function in frames[: own or None]]
-    return "\n".join(lines[:MOST_PLACES])

@@ -138,7 +138,7 @@ def wait_for_hang(mark: Path, process: psutil.Process, wait: Callable[[float], o
         wait(0.05)
 
 
-PLACE = r", line \d+, in wait_for_a_server_that_never_answers$"
+PLACE = r", line \d+ in wait_for_a_server_that_never_answers$"
 
 
 def test_a_step_of_a_test_game_that_never_returns_is_found(scene: Scene, tmp_path: Path) -> None:

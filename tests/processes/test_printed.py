@@ -158,7 +158,7 @@ def sleeper() -> Iterator[Child]:
 def test_a_process_says_where_it_hangs_and_a_stopped_one_nothing(sleeper: Child) -> None:
     while not (place := sleeper.where_it_hangs()).startswith(f'  File "{__file__}", line '):
         pass  # it is on its way
-    assert place.splitlines()[0].endswith(", in hang")
+    assert place.splitlines()[0].endswith(" in hang")
     os.kill(sleeper.pid, signal.SIGSTOP)
     assert sleeper.where_it_hangs() == ""
 
