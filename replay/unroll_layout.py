@@ -42,7 +42,7 @@ class UnrollLayout(RowLayout):
     mask_size: int = 0  # choices of an action mask, which vectors hold after these numbers; 0: no masks
     vector_dtype: str = "float32"  # in which unrolls store vectors; one that holds all of them exactly
     action_kind: ActionKind = "discrete"
-    action_sizes: tuple[int, ...] = ()  # the choices of each factor; a 1 for a real number (mixed: a 0)
+    action_sizes: tuple[int, ...] = ()  # the choices of each factor; a 0 for a real number
     action_names: tuple[str, ...] = ()  # of an Atari game's actions, such as UPFIRE; of the parts of composite actions
     tells_of_games: bool = False  # the environment may say more of a finished game than its return and length
     explores: bool = False  # some environments hold random actions now and then
@@ -60,8 +60,7 @@ class UnrollLayout(RowLayout):
     def _parts(self) -> list[tuple[str, int]]:
         """Each factor of an action with its number of choices, 0 for a real number."""
         names = self.action_names or map(str, range(len(self.action_sizes)))
-        sizes = (0,) * len(self.action_sizes) if self.action_kind == "gaussian" else self.action_sizes
-        return list(zip(names, sizes, strict=True))
+        return list(zip(names, self.action_sizes, strict=True))
 
     @property
     def choice_names(self) -> list[str]:
@@ -78,9 +77,8 @@ class UnrollLayout(RowLayout):
     @property
     def no_action(self) -> NDArray[Any]:
         """What stands for the action before the first one of an episode: -1 for a choice, 0 for a real number."""
-        if self.action_kind == "mixed":
-            return np.where(self.action_sizes, -1, 0).astype(np.float32)
-        return np.full(self.action_shape, 0 if self.action_kind == "gaussian" else -1, self.action_dtype)
+        none = np.where(self.action_sizes, -1, 0) if self.action_sizes else np.array(-1)
+        return none.astype(self.action_dtype)
 
     @property
     def has_pictures(self) -> bool:

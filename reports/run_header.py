@@ -85,14 +85,14 @@ def described_actions(layout: UnrollLayout) -> str:
     sizes = [str(size) for size in layout.action_sizes if size]
     if layout.action_kind == "discrete":
         return f"{layout.action_count} actions"
-    if layout.action_kind == "gaussian":
-        return counted(len(sizes), "real-valued action")
-    if layout.action_kind == "mixed":
-        choices = replace(layout, action_kind="product", action_sizes=tuple(map(int, sizes)))
-        return f"{described_actions(choices)} and {counted(layout.action_sizes.count(0), 'real-valued action')}"
+    parts = []
     if len(set(sizes)) == 1:
-        return f"{len(sizes)} choices of {sizes[0]} actions"
-    return f"choices of {', '.join(sizes[:-1])} and {sizes[-1]} actions"
+        parts.append(f"{len(sizes)} choices of {sizes[0]} actions")
+    elif sizes:
+        parts.append(f"choices of {', '.join(sizes[:-1])} and {sizes[-1]} actions")
+    if numbers := layout.action_sizes.count(0):
+        parts.append(counted(numbers, "real-valued action"))
+    return " and ".join(parts)
 
 
 def protocol_in_words(options: EnvironmentOptions, leave_out: tuple[str, ...] = ()) -> str:

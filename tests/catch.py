@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
+from wrappers.any_environment.pictures import colour_picture
 from wrappers.atari import ScoreKeeper
 from wrappers.environment import Watch, environment_spec
-from wrappers.films import FilmFrames
 from wrappers.timeline import DelayedTimeline
 
 CELLS = 6  # the board's width and height
@@ -64,6 +64,27 @@ class Catch(gymnasium.Env[Picture, int]):
         board[-1, self._paddle] = 128
         board[self._row, self._column] = 255
         return board.repeat(CELL, 0).repeat(CELL, 1)
+
+
+class FilmFrames(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Call `watch` with a picture after every step and every reset, and the score so far."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], watch: Watch) -> None:
+        super().__init__(env)
+        self._watch = watch
+        self._score = 0.0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        result = self.env.reset(seed=seed, options=options)
+        self._score = 0.0
+        self._watch(colour_picture(self.env.render()), self._score)
+        return result
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        result = self.env.step(action)
+        self._score += float(result[1])
+        self._watch(colour_picture(self.env.render()), self._score)
+        return result
 
 
 class Repeat(gymnasium.Wrapper[Picture, int, Picture, int]):

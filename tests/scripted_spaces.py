@@ -11,7 +11,7 @@ from replay.unroll_layout import ActionKind
 from wrappers.environment import NO_FRAME, NO_VECTOR, EnvironmentSpec, FinishedGame, Observation, Watch
 
 SIZE, VECTOR = 12, 5
-SIZES: dict[ActionKind, tuple[int, ...]] = {"discrete": (3,), "product": (3, 2, 4), "gaussian": (1, 1)}
+SIZES: dict[ActionKind, tuple[int, ...]] = {"discrete": (3,), "product": (3, 2, 4), "gaussian": (0, 0)}
 
 
 class ScriptedSpaces(gymnasium.Env[Observation, Any]):

@@ -1,6 +1,7 @@
 """Atari games as the agent sees them: preprocessing, scores, lives and FIRE around an `Emulator`."""
 
 import math
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +10,8 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from option_flags import EnvironmentOptions
-from wrappers.emulator import FIRE, NOOP, AtariWrapper, Emulator, Frame, Start, Step, check_atari
+from wrappers.emulator import FIRE, NO_SCREEN, NOOP, AtariWrapper, Emulator, Frame, Start, Step, check_atari
 from wrappers.environment import FinishedGame, Watch, environment_spec
-from wrappers.realtime_game import RealtimeGame
 from wrappers.scaling import Scaler
 from wrappers.timeline import DelayedTimeline, Turns
 
@@ -63,15 +63,36 @@ class ScoreKeeper(AtariWrapper):
             self._finished.append(FinishedGame(self._return, -(-self._length // self._frames_per_step)))
         return observation, reward, terminated, truncated, info
 
-    def own_state(self) -> dict[str, Any]:
-        return {"return": self._return, "length": self._length, "finished": [list(game) for game in self._finished]}
+    def snapshot(self) -> dict[str, Any]:
+        finished = [list(game) for game in self._finished]
+        inner = self.env.get_wrapper_attr("snapshot")()
+        return {"return": self._return, "length": self._length, "finished": finished, "inner": inner}
 
-    def set_own_state(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         self._return, self._length = state["return"], state["length"]
         self._finished = [FinishedGame(*game) for game in state["finished"]]
+        self.env.get_wrapper_attr("restore")(state["inner"])
 
 
-class AtariGame(AtariWrapper):
+class ScreensAndLives(AtariWrapper):
+    """What a game in agent steps and one in real time have in common."""
+
+    def __init__(self, env: gymnasium.Env[Frame, int], options: EnvironmentOptions) -> None:
+        super().__init__(env)
+        self._screen: Callable[[Frame], None] = env.get_wrapper_attr("screen")
+        self._count_lives: Callable[[], int] = env.get_wrapper_attr("lives")
+        shape: tuple[int, ...] = env.get_wrapper_attr("screen_shape")
+        self._second_last, self._last = np.zeros(shape, np.uint8), np.zeros(shape, np.uint8)
+        self._scale = Scaler(shape, options.resolution)
+        self.observation_space = Box(0, 255, (*options.resolution, *shape[2:]), np.uint8)
+        self._period = options.frames_per_step
+        self._episodic_life = options.episodic_life
+        self._fires = options.fire_on_reset and env.get_wrapper_attr("has_fire")
+        self._lives = 0
+        self._goes_on = False  # the episode ended with a life, and the game goes on
+
+
+class AtariGame(ScreensAndLives):
     """A game in agent steps, in the manner of gymnasium's AtariPreprocessing, around single raw frames.
 
     * **Frame skip**: a step is `frames_per_step` frames, or fewer if the game ends; rewards are summed. Its `timeline`
@@ -91,24 +112,11 @@ class AtariGame(AtariWrapper):
     * **Rewards** are clipped for the learner.
     """
 
-    SAVED = ("lives", "life_lost")
-
     def __init__(self, env: gymnasium.Env[Frame, int], options: EnvironmentOptions) -> None:
-        super().__init__(env)
-        self._screen: Callable[[Frame], None] = env.get_wrapper_attr("screen")
+        super().__init__(env, options)
         self._frames_left: Callable[[], int] = env.get_wrapper_attr("frames_left")
-        self._count_lives: Callable[[], int] = env.get_wrapper_attr("lives")
-        self._skip = options.frames_per_step
-        shape: tuple[int, ...] = env.get_wrapper_attr("screen_shape")
-        self._second_last, self._last = np.empty(shape, np.uint8), np.empty(shape, np.uint8)
-        self._scale = Scaler(shape, options.resolution)
-        self.observation_space = Box(0, 255, (*options.resolution, *shape[2:]), np.uint8)
-        self._episodic_life = options.episodic_life
-        self._fires = options.fire_on_reset and env.get_wrapper_attr("has_fire")
         self._fires_again = self._fires and options.fire_on_life_loss and not options.episodic_life
         self._clip = reward_clipping(options.reward_clipping_method)
-        self._lives = 0
-        self._life_lost = False  # the episode ended with a life, and the game goes on
         self.timeline: Turns | DelayedTimeline = Turns()
         if options.has_delay:
             self.timeline = DelayedTimeline(environment_spec(self), options, self._count_lives)
@@ -124,7 +132,7 @@ class AtariGame(AtariWrapper):
         return self._scale(self._last), {}
 
     def _begin_episode(self, seed: int | None) -> None:
-        goes_on = self._life_lost and seed is None
+        goes_on = self._goes_on and seed is None
         if goes_on:
             _, terminated, truncated = self._repeat(NOOP)
             goes_on = not (terminated or truncated)
@@ -132,7 +140,7 @@ class AtariGame(AtariWrapper):
             self.env.reset(seed=seed)
             self.timeline.begin()
             self._screen(self._last)
-        self._life_lost = False
+        self._goes_on = False
         self._lives = self._count_lives()
 
     def step(self, action: int) -> Step:
@@ -143,10 +151,10 @@ class AtariGame(AtariWrapper):
         """An agent step, with what follows a lost life: the reward, and whether the episode was terminated or cut."""
         reward, terminated, truncated = self._repeat(action)
         before, self._lives = self._lives, self._count_lives()
-        self._life_lost = False
+        self._goes_on = False
         if 0 < self._lives < before:
             if self._episodic_life:
-                self._life_lost = not (terminated or truncated)  # otherwise the next reset starts a new game
+                self._goes_on = not (terminated or truncated)  # otherwise the next reset starts a new game
                 terminated = True
             elif self._fires_again:
                 for press in (NOOP, FIRE):
@@ -158,10 +166,10 @@ class AtariGame(AtariWrapper):
 
     def _repeat(self, action: int) -> tuple[float, bool, bool]:
         """Play the frames of one agent step, and copy its last screens."""
-        last = min(self._skip, self._frames_left())
+        last = min(self._period, self._frames_left())
         total, random = 0.0, self.np_random
         self.timeline.decide(action)
-        for frame in range(1, self._skip + 1):
+        for frame in range(1, self._period + 1):
             _, reward, terminated, truncated, _ = self.env.step(self.timeline.next_action(random))
             self.timeline.played(float(reward))
             total += float(reward)
@@ -174,12 +182,70 @@ class AtariGame(AtariWrapper):
             np.maximum(self._last, self._second_last, out=self._last)
         return total, terminated, truncated
 
-    def own_state(self) -> dict[str, Any]:
-        return {**super().own_state(), "timeline": self.timeline.state()}
+    def snapshot(self) -> dict[str, Any]:
+        """The complete state of the game, in plain values and bytes."""
+        inner = self.env.get_wrapper_attr("snapshot")()
+        return {"lives": self._lives, "goes_on": self._goes_on, "timeline": self.timeline.state(), "inner": inner}
 
-    def set_own_state(self, state: dict[str, Any]) -> None:
-        super().set_own_state(state)
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue exactly where the snapshot was taken, in an environment with the same options and any seed."""
+        self._lives, self._goes_on = state["lives"], state["goes_on"]
         self.timeline.restore(state["timeline"])
+        self.env.get_wrapper_attr("restore")(state["inner"])
+
+
+class RealtimeGame(ScreensAndLives):
+    """A game in real time. Each step is one raw frame and returns an empty array; `look` returns the newest frame.
+
+    This is the maximum of the last two screens, scaled. The observation space is that of such frames.
+
+    In games whose action 1 is FIRE, with `fire_on_reset`, the first `skipped_frames` frames of a game play FIRE,
+    whatever the action of the step is. After a lost life, as many frames play NOOP first, then FIRE; this needs
+    `episodic_life` or `fire_on_life_loss`. Each is one raw frame like any other, because the game does not wait. The
+    info of such a step has the action as `pressed`.
+
+    With `episodic_life`, a lost life ends the episode of the learner, and the next `reset` without a seed only goes on
+    with the game. As in `AtariGame`, a life counter that falls to 0 does not count.
+    """
+
+    def __init__(self, env: gymnasium.Env[Frame, int], options: EnvironmentOptions) -> None:
+        super().__init__(env, options)
+        self._fires_again = self._fires and (options.episodic_life or options.fire_on_life_loss)
+        self._both = np.empty_like(self._last)
+        self._pressed: deque[int] = deque()  # the actions of the next frames, whatever is chosen
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
+        if self._goes_on and seed is None:
+            self._goes_on = False
+            return NO_SCREEN, {}
+        self._goes_on = False
+        _, info = self.env.reset(seed=seed, options=options)
+        self._screen(self._last)
+        self._second_last[:] = self._last
+        self._lives = self._count_lives()
+        self._pressed = deque([FIRE] * self._period if self._fires else [])
+        return NO_SCREEN, info
+
+    def step(self, action: int) -> Step:
+        pressed = self._pressed.popleft() if self._pressed else None
+        _, reward, terminated, truncated, info = self.env.step(action if pressed is None else pressed)
+        if pressed is not None:
+            info = {**info, "pressed": pressed}
+        self._second_last, self._last = self._last, self._second_last
+        self._screen(self._last)
+        lives = self._count_lives()
+        life_lost = 0 < lives < self._lives
+        self._lives = lives
+        if life_lost and self._fires_again:
+            self._pressed = deque([NOOP] * self._period + [FIRE] * self._period)
+        ends_episode = life_lost and self._episodic_life
+        self._goes_on = ends_episode and not (terminated or truncated)
+        return NO_SCREEN, float(reward), terminated or ends_episode, truncated, info
+
+    def look(self) -> Frame:
+        """The newest frame, [height, width] or [height, width, 3]. The next call overwrites it."""
+        np.maximum(self._second_last, self._last, out=self._both)
+        return self._scale(self._both)
 
 
 def reward_clipping(method: str) -> Callable[[float], float]:

@@ -1,8 +1,8 @@
-"""Atari games: which there are, one whose steps are raw frames, and the base of the wrappers around it."""
+"""Atari games: which there are, and one whose steps are raw frames."""
 
 import difflib
 import re
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import ale_py
 import gymnasium
@@ -17,6 +17,7 @@ from options.rules import UsageError
 from wrappers.environment import Watch
 
 Frame: TypeAlias = npt.NDArray[np.uint8]
+AtariWrapper: TypeAlias = gymnasium.Wrapper[Frame, int, Frame, int]
 Start: TypeAlias = tuple[Frame, dict[str, Any]]  # what `reset` returns
 Step: TypeAlias = tuple[Frame, float, bool, bool, dict[str, Any]]  # what `step` returns
 
@@ -173,28 +174,3 @@ class Emulator(gymnasium.Env[Frame, int]):
         self.ale.restoreState(ale_py.ALEState(state["ale"]))
         self.np_random.bit_generator.state = state["np_random"]
         self._action = state["action"]
-
-
-class AtariWrapper(gymnasium.Wrapper[Frame, int, Frame, int]):
-    """What is around an emulator. A snapshot is that of all of it, each wrapper around the inner one.
-
-    `SAVED` names the attributes that change while a game is played, without their underscore; their values are plain.
-    """
-
-    SAVED: ClassVar[tuple[str, ...]] = ()
-
-    def snapshot(self) -> dict[str, Any]:
-        """The complete state of the game, in plain values and bytes."""
-        return {"own": self.own_state(), "inner": self.env.get_wrapper_attr("snapshot")()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue exactly where the snapshot was taken, in an environment with the same options and any seed."""
-        self.set_own_state(state["own"])
-        self.env.get_wrapper_attr("restore")(state["inner"])
-
-    def own_state(self) -> dict[str, Any]:
-        return {name: getattr(self, f"_{name}") for name in self.SAVED}
-
-    def set_own_state(self, state: dict[str, Any]) -> None:
-        for name in self.SAVED:
-            setattr(self, f"_{name}", state[name])

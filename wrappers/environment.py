@@ -80,8 +80,7 @@ class EnvironmentSpec:
     @property
     def action_count(self) -> int:
         """The numbers that describe a policy in one state: a logit for each choice, or means and deviations."""
-        numbers = len(self.action_sizes) if self.action_kind == "gaussian" else self.action_sizes.count(0)
-        return 2 * numbers if self.action_kind == "gaussian" else sum(self.action_sizes) + 2 * numbers
+        return sum(self.action_sizes) + 2 * self.action_sizes.count(0)
 
 
 def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
@@ -110,9 +109,7 @@ def random_action(
 
     Real numbers are between −1 and 1, where bounded ones have their bounds.
     """
-    if kind == "gaussian":
-        return generator.uniform(-1, 1, len(sizes)).astype(np.float32)
-    if kind == "mixed":
+    if kind in ("gaussian", "mixed"):
         choices = generator.integers(np.maximum(sizes, 1))
         return np.where(sizes, choices, generator.uniform(-1, 1, len(sizes))).astype(np.float32)
     if len(mask):

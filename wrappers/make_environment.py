@@ -13,7 +13,6 @@ from wrappers.any_environment.creation import check_any_environment, create
 from wrappers.atari import make_atari
 from wrappers.emulator import check_atari
 from wrappers.environment import EnvironmentSpec, Observation, Watch, environment_spec
-from wrappers.films import FilmFrames
 
 
 def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
@@ -24,10 +23,7 @@ def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None
     """
     if is_noframeskip(options.env):
         return make_atari(options, seed, watch)
-    environment = create(options, films=watch is not None)
-    if watch is not None:
-        environment = FilmFrames(environment, watch)
-    return AnyEnvironment(environment, options, seed)
+    return AnyEnvironment(create(options, films=watch is not None), options, seed, watch)
 
 
 def check_environment(options: EnvironmentOptions, films: bool = False) -> EnvironmentSpec | None:

@@ -32,7 +32,7 @@ PARTS: dict[str, dict[str, Any]] = {
 ACTIONS: dict[str, dict[str, Any]] = {
     "discrete": {"action_kind": "discrete", "action_count": 5},
     "product": {"action_kind": "product", "action_sizes": (2, 3), "action_count": 5},
-    "gaussian": {"action_kind": "gaussian", "action_sizes": (1, 1), "action_count": 4},
+    "gaussian": {"action_kind": "gaussian", "action_sizes": (0, 0), "action_count": 4},
     "mixed": {"action_kind": "mixed", "action_sizes": (2, 3, 0), "action_count": 7},
 }
 every_layout = pytest.mark.parametrize(

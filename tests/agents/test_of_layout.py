@@ -11,7 +11,7 @@ LAYOUTS = {
     "discrete": (DISCRETE, one_choice(5)),
     "product": (replace(DISCRETE, action_kind="product", action_sizes=(2, 3)), Categorical((2, 3))),
     "gaussian": (
-        replace(DISCRETE, action_kind="gaussian", action_sizes=(1, 1), action_count=4),
+        replace(DISCRETE, action_kind="gaussian", action_sizes=(0, 0), action_count=4),
         DiagonalGaussian(2),
     ),
 }

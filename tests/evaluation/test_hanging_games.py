@@ -32,7 +32,6 @@ from tests.wrappers.hand_written import FAULTY, Catch, Faulty
 from workers.shared_weights import SharedWeights
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.environment import MakeWatchedEnvironment, Watch
-from wrappers.films import FilmFrames
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +43,7 @@ def make_faulty(
     how: str, mark: Path, options: EnvironmentOptions, seed: int, watch: Watch | None = None
 ) -> gymnasium.Env[Any, Any]:
     game: gymnasium.Env[Any, Any] = Faulty(how, 1, str(mark))
-    return AnyEnvironment(game if watch is None else FilmFrames(game, watch), options, seed)
+    return AnyEnvironment(game, options, seed, watch)
 
 
 class Slow(Catch):
@@ -71,8 +70,7 @@ class Slow(Catch):
 def make_slow(
     permits: Path, options: EnvironmentOptions, seed: int, watch: Watch | None = None
 ) -> gymnasium.Env[Any, Any]:
-    game: gymnasium.Env[Any, Any] = Slow(permits)
-    return AnyEnvironment(game if watch is None else FilmFrames(game, watch), options, seed)
+    return AnyEnvironment(Slow(permits), options, seed, watch)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from option_flags import EnvironmentOptions
 from tests.wrappers.hand_written import CATCH, Catch, options_of
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.environment import Watch
-from wrappers.films import FilmFrames
 from wrappers.make_environment import make_environment
 
 NOTE = "the film of game 3 differs from the game that was scored: the environment does not repeat a game from its seed"
@@ -39,7 +38,7 @@ class Fractions(Catch):
 
 def make_fractions(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
     game: gymnasium.Env[Any, Any] = Fractions()
-    return AnyEnvironment(game if watch is None else FilmFrames(game, watch), options, seed)
+    return AnyEnvironment(game, options, seed, watch)
 
 
 def logged(return_: float, steps: int, make: Any = make_fractions) -> LoggedGame:

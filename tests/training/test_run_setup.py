@@ -211,8 +211,8 @@ def test_flags_of_pictures_are_noted_where_there_are_none(flags: dict[str, Any],
         ("discrete", (), "3 actions"),
         ("product", (3, 2, 4), "choices of 3, 2 and 4 actions"),
         ("product", (2, 2), "2 choices of 2 actions"),
-        ("gaussian", (1,), "1 real-valued action"),
-        ("gaussian", (1, 1), "2 real-valued actions"),
+        ("gaussian", (0,), "1 real-valued action"),
+        ("gaussian", (0, 0), "2 real-valued actions"),
     ],
 )
 def test_actions_of_every_kind_are_described(kind: ActionKind, sizes: tuple[int, ...], described: str) -> None:

@@ -7,8 +7,7 @@ import pytest
 
 from option_flags import EnvironmentOptions
 from tests.wrappers.scripted_game import Moment, ScriptedGame
-from wrappers.atari import ScoreKeeper, make_atari
-from wrappers.realtime_game import RealtimeGame
+from wrappers.atari import RealtimeGame, ScoreKeeper, make_atari
 
 NOOP, FIRE, RIGHT = 0, 1, 2
 

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from option_flags import EnvironmentOptions
-from wrappers.atari import make_atari
-from wrappers.emulator import AtariWrapper, atari_ids
+from wrappers.atari import AtariGame, make_atari
+from wrappers.emulator import atari_ids
 
 
-def make(options: EnvironmentOptions, seed: int) -> AtariWrapper:
+def make(options: EnvironmentOptions, seed: int) -> AtariGame:
     env = make_atari(options, seed)
-    assert isinstance(env, AtariWrapper)
+    assert isinstance(env, AtariGame)
     return env
 
 
-def play(env: AtariWrapper, actions: list[int]) -> list[object]:
+def play(env: AtariGame, actions: list[int]) -> list[object]:
     """Everything that an agent sees while it plays the actions, with a reset after each episode."""
     seen: list[object] = []
     for action in actions:
@@ -28,7 +28,7 @@ def play(env: AtariWrapper, actions: list[int]) -> list[object]:
     return [*seen, env.get_wrapper_attr("take_finished_games")()]
 
 
-def play_until_an_episode_ends(env: AtariWrapper, action_count: int) -> None:
+def play_until_an_episode_ends(env: AtariGame, action_count: int) -> None:
     """The caller makes the reset."""
     for action in np.random.default_rng(5).integers(0, action_count, 5000).tolist():
         _, _, terminated, truncated, _ = env.step(action)
@@ -49,7 +49,7 @@ def assert_plain(value: object) -> None:
         assert type(value) in (bool, int, float, str, bytes)
 
 
-def restored(options: EnvironmentOptions, state: dict[str, Any]) -> AtariWrapper:
+def restored(options: EnvironmentOptions, state: dict[str, Any]) -> AtariGame:
     assert_plain(state)
     env = make(options, seed=123)
     env.restore(copy.deepcopy(state))

@@ -1,6 +1,6 @@
 """Actions: what the agent chooses, and what the environment gets for it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,19 @@ class Actions:
 
     kind: ActionKind
     sizes: tuple[int, ...]
-    space: Space[Any]  # of the agent's actions
     to_environment: Callable[[Any], Any]  # a plain number of Discrete, an array, or the structure of these
     from_environment: Callable[[Any], Any]  # a number, or a flat array
     names: tuple[str, ...] = ()  # of a composite action: the part that each choice or number belongs to
+
+    @property
+    def space(self) -> Space[Any]:
+        """What the agent chooses from."""
+        if self.kind == "discrete":
+            return spaces.Discrete(self.sizes[0])
+        if self.kind == "product":
+            return spaces.MultiDiscrete(np.array(self.sizes))
+        low, high = np.array([(0, size - 1) if size else (-np.inf, np.inf) for size in self.sizes], np.float32).T
+        return spaces.Box(low, high, dtype=np.float32)
 
     def read_mask(self, given: Any) -> NDArray[np.float32]:
         """An action mask: 1 for each choice that is possible, 0 for the others, factor by factor."""
@@ -67,9 +76,7 @@ def actions_for(space: Space[Any] | None) -> Actions:
 
 def _discrete(space: spaces.Discrete) -> Actions:
     start, count = int(space.start), int(space.n)
-    return Actions(
-        "discrete", (count,), spaces.Discrete(count), lambda action: int(action) + start, lambda own: int(own) - start
-    )
+    return Actions("discrete", (count,), lambda action: int(action) + start, lambda own: int(own) - start)
 
 
 def _product(space: Space[Any], sizes: NDArray[np.int64], start: NDArray[Any]) -> Actions:
@@ -83,7 +90,7 @@ def _product(space: Space[Any], sizes: NDArray[np.int64], start: NDArray[Any]) -
         choices: NDArray[np.int64] = np.asarray(own, np.int64).reshape(-1) - start
         return choices
 
-    return Actions("product", tuple(map(int, sizes)), spaces.MultiDiscrete(sizes), to_environment, from_environment)
+    return Actions("product", tuple(map(int, sizes)), to_environment, from_environment)
 
 
 def _gaussian(space: spaces.Box) -> Actions:
@@ -111,8 +118,7 @@ def _gaussian(space: spaces.Box) -> Actions:
         values = np.asarray(own, np.float64).reshape(-1) - offset
         return np.divide(values, scale, out=np.zeros(count), where=scale > 0).astype(np.float32)
 
-    unbounded = spaces.Box(-np.inf, np.inf, (count,), np.float32)
-    return Actions("gaussian", (1,) * count, unbounded, to_environment, from_environment)
+    return Actions("gaussian", (0,) * count, to_environment, from_environment)
 
 
 def _composite(space: "spaces.Tuple[Any] | spaces.Dict") -> Actions:
@@ -127,7 +133,7 @@ def _composite(space: "spaces.Tuple[Any] | spaces.Dict") -> Actions:
         name, part = parts[index]
         count = len(part.sizes)
         places[index] = slice(len(sizes), len(sizes) + count)
-        sizes += (0,) * count if (kind, part.kind) == ("mixed", "gaussian") else part.sizes
+        sizes += part.sizes
         names += [name] if count == 1 else [f"{name}[{place}]" for place in range(count)]
 
     def to_environment(action: Any) -> Any:
@@ -144,7 +150,7 @@ def _composite(space: "spaces.Tuple[Any] | spaces.Dict") -> Actions:
             chosen[place] = part.from_environment(values)
         return chosen
 
-    return Actions(kind, tuple(sizes), _vector_space(kind, sizes), to_environment, from_environment, tuple(names))
+    return Actions(kind, tuple(sizes), to_environment, from_environment, tuple(names))
 
 
 def _leaves(space: Space[Any], name: str = "") -> Iterator[tuple[str, Space[Any]]]:
@@ -174,12 +180,3 @@ def _values_in(space: Space[Any], value: Any) -> Iterator[Any]:
             yield from _values_in(part, value[key])
     else:
         yield value
-
-
-def _vector_space(kind: ActionKind, sizes: Sequence[int]) -> Space[Any]:
-    if kind == "product":
-        return spaces.MultiDiscrete(np.array(sizes))
-    low, high = np.array([(0, size - 1) if size else (-np.inf, np.inf) for size in sizes], np.float32).T
-    if kind == "gaussian":
-        low, high = np.full_like(low, -np.inf), np.full_like(high, np.inf)
-    return spaces.Box(low, high, dtype=np.float32)

@@ -10,7 +10,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
@@ -19,6 +18,7 @@ from options.rules import UsageError
 from wrappers.any_environment.actions import actions_for
 from wrappers.any_environment.faults import FAILURES, EnvironmentFaultError, ValueFaultError
 from wrappers.any_environment.observations import ObservationReader
+from wrappers.any_environment.pictures import colour_picture
 from wrappers.atari import reward_clipping
 from wrappers.environment import (
     FAILED_RESETS,
@@ -26,6 +26,7 @@ from wrappers.environment import (
     EnvironmentSpec,
     FinishedGame,
     Observation,
+    Watch,
     own_rate,
 )
 from wrappers.timeline import DelayedTimeline, Turns
@@ -51,8 +52,11 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
     middle of a game.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], options: EnvironmentOptions, seed: int) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], options: EnvironmentOptions, seed: int, watch: Watch | None = None
+    ) -> None:
         self.env = env
+        self._watch = watch  # is called with a picture after every reset and every step of the environment
         self.metadata = env.metadata
         self.render_mode = env.render_mode
         self._id = options.env
@@ -75,7 +79,6 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             tells_of_games=True,
             frames_per_second=own_rate(self) or USUAL_RATE,
         )
-        self.observation_space = _agent_space(self.spec_for_agent)
         self.may_have_masks = options.action_masks and actions.kind in ("discrete", "product")
         self._has_masks: bool | None = None  # not known before the first reset
         self._asks_for_masks = self.may_have_masks and env.has_wrapper_attr(ACTION_MASKS)
@@ -144,6 +147,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             raise self._raised("reset", error) from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._fault(f"reset returned {_count(result)}; observation and info would be right")
+        self._show()
         return self._observe(*result)
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -161,7 +165,6 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             if terminated or truncated:
                 break
         observation = self._observe(seen, info, is_over=terminated or truncated)
-        self._return += total
         if terminated or truncated:
             length = -(-self._episode_steps // self._period)
             self._finished.append(FinishedGame(self._return, length, said_of_game(info, self._named_info)))
@@ -185,6 +188,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             number = math.nan
         if not abs(number) <= LARGEST_REWARD:
             raise self._fault(f"the reward is {reward!r:.60}; a number of at most {LARGEST_REWARD:g} would be right")
+        self._return += number
+        self._show()
         return seen, number, bool(terminated), bool(truncated) or self._episode_steps >= self._frame_limit, info
 
     def snapshot(self) -> dict[str, Any]:
@@ -204,6 +209,13 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self.timeline.restore(state["timeline"])
         self._finished = [FinishedGame(*game) for game in state["finished"]]
         self.np_random.bit_generator.state = state["random"]
+
+    def _show(self) -> None:
+        if self._watch is not None:
+            try:
+                self._watch(colour_picture(self.env.render()), self._return)
+            except FAILURES as error:
+                raise self._raised("render", error) from error
 
     def render(self) -> Any:
         return self.env.render()
@@ -314,12 +326,3 @@ def _stream(seed: int, number: int) -> np.random.Generator:
 
 def _count(result: Any) -> str:
     return f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
-
-
-def _agent_space(spec: EnvironmentSpec) -> gymnasium.Space[Any]:
-    """What the agent sees: a Box of pictures, a Box of numbers, or a Dict of both."""
-    picture = spaces.Box(0, 255, spec.frame_shape, np.uint8)
-    vector = spaces.Box(-np.inf, np.inf, (spec.vector_size,), np.float32)
-    if not spec.has_picture:
-        return vector
-    return spaces.Dict(picture=picture, vector=vector) if spec.vector_size else picture

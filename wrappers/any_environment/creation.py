@@ -6,8 +6,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import chdir, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import chdir, suppress
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -20,8 +20,8 @@ from option_flags import EnvironmentOptions
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.faults import FAILURES, last_line, traceback_of
+from wrappers.any_environment.pictures import colour_picture
 from wrappers.environment import EnvironmentSpec
-from wrappers.films import colour_picture
 
 # The beginning of ids: the module that registers them, and the package to install.
 COLLECTIONS = {
@@ -39,7 +39,8 @@ ATARI = "ale_py.env:AtariEnv"
 @cache  # the runs of a sweep often have the same environment
 def check_any_environment(options: EnvironmentOptions, films: bool) -> EnvironmentSpec:
     """Its observations and actions. UsageError if the environment cannot be made; with `films`, if it cannot render."""
-    with _closing(create(options, films=films)) as environment:
+    environment = create(options, films=films)
+    try:
         if films:
             try:
                 environment.reset(seed=0)
@@ -48,15 +49,8 @@ def check_any_environment(options: EnvironmentOptions, films: bool) -> Environme
                 sentence = f"--render: --env={options.env} cannot be filmed: {last_line(error)}."
                 raise UsageError(sentence, traceback_of(error)) from None
         return AnyEnvironment(environment, options, seed=0).spec_for_agent
-
-
-@contextmanager
-def _closing(environment: gymnasium.Env[Any, Any]) -> Iterator[gymnasium.Env[Any, Any]]:
-    """Close the environment at the end. Nothing is lost if this fails, as it may in one that was never reset."""
-    try:
-        yield environment
     finally:
-        with suppress(*FAILURES):
+        with suppress(*FAILURES):  # nothing is lost if this fails, as it may in one that was never reset
             environment.close()
 
 

@@ -1,4 +1,4 @@
-"""Reads values of spaces as arrays, and pictures among them as bytes: in gray and in another size, as options say."""
+"""Reads values of spaces as arrays, and pictures as bytes: in gray and in another size, as options say; or for a film."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +15,7 @@ from wrappers.emulator import Frame
 from wrappers.scaling import Scaler
 
 RGB = 3
+SMALLEST = 160  # pixels of the longer side of a picture that is shown: smaller ones get larger pixels
 LARGEST_BYTE = 255.0
 
 
@@ -104,3 +105,17 @@ def _byte_converter(space: spaces.Box, largest: int, name: str) -> Callable[[NDA
         return np.clip(np.rint(scaled), 0, LARGEST_BYTE).astype(np.uint8)
 
     return as_bytes
+
+
+def colour_picture(rendered: Any) -> NDArray[np.uint8]:
+    """What `render` returned, as bytes [height, width, 3], enlarged if it is tiny. TypeError if it is no picture."""
+    if not isinstance(rendered, np.ndarray):
+        raise TypeError(f"render returned {type(rendered).__name__} instead of a picture")
+    if rendered.ndim != 3 or rendered.shape[2] != RGB or rendered.dtype.kind not in "uif":
+        what = f"{rendered.dtype} {list(rendered.shape)}"
+        raise TypeError(f"render returned {what} instead of a picture [height, width, 3]")
+    if rendered.dtype.kind == "f":  # fractions of the brightest colour
+        rendered = np.rint(np.clip(rendered, 0, 1) * 255)
+    picture = np.ascontiguousarray(rendered.astype(np.uint8, copy=False))
+    factor = -(-SMALLEST // max(picture.shape[:2]))
+    return picture.repeat(factor, axis=0).repeat(factor, axis=1) if factor > 1 else picture

@@ -8,9 +8,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from option_flags import EnvironmentOptions
-from wrappers.atari import ScoreKeeper
+from wrappers.atari import RealtimeGame, ScoreKeeper
 from wrappers.emulator import Frame
-from wrappers.realtime_game import RealtimeGame
 
 OPTIONS = EnvironmentOptions(frame_scale_resolution="4,4", frames_stacked=3, noop_threshold=0)
 
