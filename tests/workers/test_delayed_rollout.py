@@ -9,17 +9,21 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor
+from agents.network import ActorCritic
+from agents.spaces import make_unroll_layout
 from agents.training_batch import rebuild_stacks
-from option_flags import EnvironmentOptions
+from option_flags import Config, EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
 from tests.agents.networks import picture_network
 from workers.delayed_rollout import DelayedRollout
 from workers.policies import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
 from wrappers.atari import make_atari
+from wrappers.make_environment import SpreadStarts, make_environment
 from wrappers.timeline import DelayedTimeline, Effect
 
 STEPS, ACTIONS = 5, 4
+ENDS = ("dones", "ended", "bootstraps", "valid")
 Unroll = dict[str, NDArray[Any]]
 
 
@@ -143,3 +147,39 @@ def test_a_restored_rollout_goes_on_as_the_one_that_was_saved(arm: dict[str, Any
     for one, other in zip(collect(first, options, 9), collect(second, options, 9), strict=True):
         for name in set(one) - {"weight_version"}:  # the two policies count their own versions
             np.testing.assert_array_equal(one[name], other[name], name)
+
+
+def make_pendulums() -> tuple[DelayedRollout, UnrollLayout]:
+    """Two games that `SpreadStarts` cuts, and that cannot be saved."""
+    flags = {"env": "Pendulum-v1", "interaction": "asynchronous", "action_delay": 3, "r_f_steps": STEPS}
+    config = Config.from_flags(flags)
+    layout = make_unroll_layout(config, make_environment)
+    policy = LocalPolicy(Actor(ActorCritic(config.network, layout, torch.float32)), layout, 2)
+    environments = [
+        SpreadStarts(make_environment(config.environment, e), 20, np.random.default_rng(e)) for e in range(2)
+    ]
+    seeded = [SeededEnvironment(each, e, np.random.default_rng(e)) for e, each in enumerate(environments)]
+    return DelayedRollout(seeded, policy, layout, config.environment), layout
+
+
+def test_a_cut_that_the_game_does_not_see_is_a_time_limit() -> None:
+    rollout, layout = make_pendulums()
+    rows = [np.zeros((2, layout.nbytes), np.uint8) for _ in range(6)]
+    for each in rows:
+        rollout.collect(each)
+    fields = {name: np.concatenate([layout.array(each, name) for each in rows], axis=1) for name in ENDS}
+    for e in range(2):
+        (done,) = np.flatnonzero(fields["dones"][e])
+        assert np.flatnonzero(fields["ended"][e]).tolist() == [done - 3], "three later decisions did not take effect"
+        assert np.flatnonzero(fields["bootstraps"][e]).tolist() == [done - 3]
+        assert np.flatnonzero(fields["valid"][e] == 0).tolist() == [done - 2, done - 1, done]
+
+
+def test_decisions_of_a_game_that_cannot_be_restored_teach_nothing() -> None:
+    first, layout = make_pendulums()
+    second, _ = make_pendulums()
+    rows = np.zeros((2, layout.nbytes), np.uint8)
+    first.collect(rows)
+    second.restore(first.snapshot())
+    second.collect(rows)
+    assert layout.array(rows, "valid").tolist() == [[1, 1, 0, 0, 0]] * 2

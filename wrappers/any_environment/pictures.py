@@ -1,4 +1,4 @@
-"""Reads values of spaces as arrays, and pictures as bytes: in gray and in another size, as options say; or for a film."""
+"""Pictures as bytes: values of spaces, in gray and in another size, as options say, and what is shown in films."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
