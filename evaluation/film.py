@@ -90,29 +90,22 @@ class Scene:
 
     def draw(self, screen: Picture, rows: Mapping[str, str]) -> Picture:
         """The picture `[HEIGHT, WIDTH, 3]`. The next call overwrites it."""
-        if self._stretched:
-            self._draw_stretched(screen)
-        else:
-            self._draw_fitted(screen)
+        self._draw_screen(screen)
         for row, (label, value) in enumerate(rows.items()):
             if self._rows.get(label) != value:
                 self._rows[label] = value
                 self._draw_row(FIRST_ROW + row * ROW_HEIGHT, label, value)
         return self._canvas
 
-    def _draw_stretched(self, screen: Picture) -> None:
-        # Enlarged by a whole factor and then reduced, so that all lines become equally thick and sharp.
-        tall = cv2.resize(screen, (screen.shape[1], 3 * screen.shape[0]), interpolation=cv2.INTER_NEAREST)
-        right_height = cv2.resize(tall, (screen.shape[1], HEIGHT), interpolation=cv2.INTER_AREA)
-        self._canvas[:, :GAME_WIDTH] = cv2.resize(right_height, (GAME_WIDTH, HEIGHT), interpolation=cv2.INTER_NEAREST)
-
-    def _draw_fitted(self, screen: Picture) -> None:
-        """As large as fits, in the middle, with the background beside it."""
+    def _draw_screen(self, screen: Picture) -> None:
+        """Over the whole left part, or as large as fits in its middle, with the background beside it."""
         height, width = screen.shape[:2]
         scale = min(HEIGHT / height, GAME_WIDTH / width)
-        new_height, new_width = max(1, round(scale * height)), max(1, round(scale * width))
-        factor = math.ceil(scale)  # enlarged, then reduced, for the reason that is given above
-        large = cv2.resize(screen, (factor * width, factor * height), interpolation=cv2.INTER_NEAREST)
+        fitted = max(1, round(scale * width)), max(1, round(scale * height))
+        new_width, new_height = (GAME_WIDTH, HEIGHT) if self._stretched else fitted
+        # Enlarged by whole factors and then reduced, so that all lines become equally thick and sharp.
+        factors = math.ceil(new_width / width), math.ceil(new_height / height)
+        large = cv2.resize(screen, (factors[0] * width, factors[1] * height), interpolation=cv2.INTER_NEAREST)
         top, left = (HEIGHT - new_height) // 2, (GAME_WIDTH - new_width) // 2
         self._canvas[:, :GAME_WIDTH] = BACKGROUND  # pictures of one game may differ in size
         self._canvas[top : top + new_height, left : left + new_width] = cv2.resize(
@@ -144,7 +137,7 @@ class Film:
         self._stream.thread_count = 1
         self._least_frames = math.ceil(film_format.shortest * film_format.frames_per_second)
         self._latest: Picture | None = None
-        self.frames = 0  # that were added, without those that hold the last picture
+        self.frames = 0
 
     def add(self, picture: Picture) -> None:
         """Add a picture. It must not change before the next one is added, or the film ends."""

@@ -31,16 +31,23 @@ class FilmOfGame(NamedTuple):
     path: Path
 
     def make(self, alive: Callable[[], None]) -> list[str]:
-        """Write the film, and call `alive` often. Returns what is to be announced."""
+        """Write the film atomically, and call `alive` often. Returns what is to be announced."""
         replay = Replay(self.game)
+
+        def write(file: BinaryIO) -> None:
+            with Film(file, replay.format) as film:
+                for picture in replay.pictures():
+                    film.add(picture)
+                    alive()
+
         alive()
         try:
             self.path.parent.mkdir(exist_ok=True)
             remove_abandoned(self.path.parent)
-            frames = replay.write_film(self.path, alive)
+            write_atomically(self.path, write)
         except OSError as error:
             return [f"{self.path} could not be made: {error.strerror or error}"]
-        made = f"video     {self.path}, {frames:,} frames"
+        made = f"video     {self.path}, {replay.frames:,} frames"
         differs = (
             f"the film of game {self.game.result.game} differs from the game that was scored: the environment does not "
             "repeat a game from its seed"
@@ -66,7 +73,7 @@ class Replay:
         self._name_of = action_namer(self._environment)
         self._unit = "step" if self._log.ages is None else "frame"
         self._played = self._source_of_actions()
-        self._frames = self._steps = 0
+        self.frames = self._steps = 0
         self._score = AgentScore()
         self._action, self._value = "-", "-"
         self._seen: list[tuple[Picture, dict[str, str]]] = []  # screens that were not drawn yet, and the rows beside
@@ -84,21 +91,6 @@ class Replay:
             timeline = self._environment.get_wrapper_attr("timeline")
             return lambda: timeline.playing
         return None
-
-    def write_film(self, path: Path, alive: Callable[[], None] = lambda: None) -> int:
-        """Write the film of the game atomically; returns its frames. `alive` is called often."""
-        frames = 0
-
-        def write(file: BinaryIO) -> None:
-            nonlocal frames
-            with Film(file, self.format) as film:
-                for picture in self.pictures():
-                    film.add(picture)
-                    alive()
-                frames = film.frames
-
-        write_atomically(path, write)
-        return frames
 
     def pictures(self) -> Iterator[Picture]:
         """A picture of every raw frame, including those before the agent's first step. The next one overwrites it.
@@ -132,14 +124,14 @@ class Replay:
         self._seen.clear()
 
     def _watch(self, screen: Picture, score: float) -> None:
-        minutes, seconds = divmod(self._frames // self.format.frames_per_second, 60)
+        minutes, seconds = divmod(self.frames // self.format.frames_per_second, 60)
         own_score = self._score.of(score, self._steps)
         rows = {"score": score_text(own_score), "action": self._action, "value": self._value}
         rows |= {self._unit: f"{self._steps:,}", "time": f"{minutes}:{seconds:02}"}
         if self._played is not None:
             rows |= _played_rows(self._played(), self._name_of)
         self._seen.append((screen.copy(), rows))
-        self._frames += 1
+        self.frames += 1
 
 
 def _played_rows(played: Played, name_of: Callable[[Any], str]) -> dict[str, str]:

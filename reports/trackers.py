@@ -33,8 +33,6 @@ GROUPS = {
 GIF_RATE = 10  # pictures a second, or fewer
 GIF_SECONDS = 20.0  # longest part of the video, from its beginning
 GIF_WIDTH = 240  # at most
-COLOURS = 64
-PALETTE_SAMPLES = 16  # pictures that the palette is chosen from
 
 
 class _WithVideos(Sink):
@@ -159,20 +157,10 @@ def gif_of(path: Path) -> bytes:
             picture.thumbnail((GIF_WIDTH, picture.height))
             pictures.append(picture)
     video.release()
-    return as_gif(pictures, rate / step)
-
-
-def as_gif(pictures: Sequence[Image.Image], rate: float) -> bytes:
-    """An endless GIF at `rate` pictures a second; one palette for all, so that unchanged pixels take no bytes."""
-    samples = pictures[:: -(-len(pictures) // PALETTE_SAMPLES)]
-    width, height = pictures[0].size
-    stacked = Image.new("RGB", (width, height * len(samples)))
-    for place, sample in enumerate(samples):
-        stacked.paste(sample, (0, height * place))
-    palette = stacked.quantize(COLOURS)
-    few = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     buffer = BytesIO()
-    few[0].save(buffer, "GIF", save_all=True, append_images=few[1:], duration=round(1000 / rate), loop=0)
+    pictures[0].save(
+        buffer, "GIF", save_all=True, append_images=pictures[1:], duration=round(1000 * step / rate), loop=0
+    )
     return buffer.getvalue()
 
 

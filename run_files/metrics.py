@@ -112,37 +112,27 @@ class EpisodesCsvSink(Sink):
 
 
 class _LineFile:
-    """Appends complete lines to a file. Lines that do not fit on a full disk stay in memory until the next flush."""
+    """Appends lines to a file. What does not fit on a full disk stays in memory, and is written at the next flush."""
 
     def __init__(self, path: Path) -> None:
-        self._file = _open_after_complete_lines(path)
-        self._end = self._file.tell()  # of the complete lines in the file
+        complete = 0
+        if path.exists():
+            # Without the incomplete last line of a killed process, which would become a broken line in the middle. Line
+            # by line, because the file of a long run is large.
+            with path.open("rb") as lines:
+                complete = sum(len(line) for line in lines if line.endswith(b"\n"))
+        # Unbuffered: a buffer would keep what a full disk refused, and write it again at some later time.
+        self._file = FileIO(path, "a")
+        self._file.truncate(complete)
+        self.is_empty = complete == 0
         self._unwritten = bytearray()
-
-    @property
-    def is_empty(self) -> bool:
-        return self._end == 0
 
     def add(self, line: str) -> None:
         self._unwritten += line.encode()
 
     def flush(self) -> None:
-        """Write all lines in memory, or none of them if the disk is full: half a line would damage the file."""
-        self._cut_incomplete_line()  # again, in case it failed after the last error
-        written = 0
-        try:
-            while written < len(self._unwritten):
-                written += self._file.write(self._unwritten[written:])
-        except OSError:
-            self._cut_incomplete_line()
-            raise
-        self._end += written
-        self._unwritten.clear()
-
-    def _cut_incomplete_line(self) -> None:
-        if self._file.tell() != self._end:
-            self._file.truncate(self._end)
-            self._file.seek(self._end)
+        while self._unwritten:
+            del self._unwritten[: self._file.write(self._unwritten)]
 
     def close(self) -> None:
         if not self._file.closed:
@@ -150,23 +140,6 @@ class _LineFile:
                 self.flush()
             finally:
                 self._file.close()
-
-
-def _open_after_complete_lines(path: Path) -> FileIO:
-    """Open `path` for appending, without the incomplete last line of a killed run.
-
-    If that line stayed, it would become a broken line in the middle of the file, which looks like damage.
-    """
-    complete = 0
-    if path.exists():
-        # Line by line, because the file of a long run is large.
-        with path.open("rb") as lines:
-            complete = sum(len(line) for line in lines if line.endswith(b"\n"))
-    # Unbuffered: a buffer would keep what a full disk refused, and write it again at some later time.
-    file = FileIO(path, "a")
-    file.truncate(complete)
-    file.seek(complete)
-    return file
 
 
 def last_report(path: Path) -> Report | None:
@@ -237,12 +210,11 @@ def flat_numbers(report: Mapping[str, JsonValue]) -> dict[str, float]:
 class NewLines:
     """Gives the complete lines of a file, each once; what is not yet ended by a newline stays for the next `read`.
 
-    A file that was replaced or shortened is read from its beginning.
+    A file that was shortened is read from its beginning.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._identity: tuple[int, int] | None = None  # device and inode of the file; None while there is none
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -254,13 +226,11 @@ class NewLines:
 
         Raises OSError if the file is there and cannot be read.
         """
-        identity, size = None, 0
+        size = 0
         with suppress(FileNotFoundError):
-            status = self.path.stat()
-            identity, size = (status.st_dev, status.st_ino), status.st_size
-        if self._identity is not None and (identity != self._identity or size < self._offset):
+            size = self.path.stat().st_size
+        if size < self._offset:
             self.begin_anew()
-        self._identity = identity
         if size > self._offset:
             with self.path.open("rb") as file:
                 file.seek(self._offset)

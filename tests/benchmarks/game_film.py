@@ -1,6 +1,7 @@
 """An animation of random play beside the best seconds of an agent, played and drawn by the code for tests and films."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,6 @@ from machine.device import choose_precision
 from option_flags import OPTIONS, Config, EnvironmentOptions
 from options.command_line import given_flags
 from reports.plot import short_count
-from reports.trackers import as_gif
 from run_files.checkpoint import Checkpoint, check_playable, find_checkpoint
 from wrappers.atari import make_atari
 from wrappers.environment import MakeWatchedEnvironment, Watch
@@ -31,6 +31,8 @@ EVERY = 5  # raw frames: 12 pictures a second. Odd, because games draw some thin
 SIZES = ((360, 270), (320, 240), (280, 210), (240, 180))  # of each half of the animation, largest first
 CAPTION = 26  # pixels
 GAP = 8  # pixels between the halves
+COLOURS = 64
+PALETTE_SAMPLES = 16  # pictures that the palette is chosen from
 
 
 class Part(NamedTuple):
@@ -134,3 +136,17 @@ def best_part(scores: Sequence[float], length: int) -> int:
     best = np.flatnonzero(gains == gains.max())
     first = best[best - np.arange(len(best)) == best[0]]  # those without a gap between them
     return int(first[len(first) // 2])
+
+
+def as_gif(pictures: Sequence[Image.Image], rate: float) -> bytes:
+    """An endless GIF at `rate` pictures a second; one palette for all, so that unchanged pixels take no bytes."""
+    samples = pictures[:: -(-len(pictures) // PALETTE_SAMPLES)]
+    width, height = pictures[0].size
+    stacked = Image.new("RGB", (width, height * len(samples)))
+    for place, sample in enumerate(samples):
+        stacked.paste(sample, (0, height * place))
+    palette = stacked.quantize(COLOURS)
+    few = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    buffer = BytesIO()
+    few[0].save(buffer, "GIF", save_all=True, append_images=few[1:], duration=round(1000 / rate), loop=0)
+    return buffer.getvalue()

@@ -10,9 +10,8 @@ import pytest
 from PIL import Image
 
 from reports.console import LiveConsole
-from reports.trackers import as_gif
 from tests.benchmarks.console_picture import console_svg, draw, words_of
-from tests.benchmarks.game_film import best_part
+from tests.benchmarks.game_film import as_gif, best_part
 from tests.benchmarks.pictures import DISPLAY_STEPS, DRAWN, PICTURES, kept_run, panels_of, panels_today
 from tests.reports.statuses import STATUS, changed
 
