@@ -1,5 +1,6 @@
 """Tests a checkpoint: plays complete games on all cores, writes their results to a file, and films some of them."""
 
+import itertools
 import os
 import sys
 import time
@@ -17,7 +18,7 @@ from agents.torsos.own_torso import note_on_source
 from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, game_streams, slots_for
 from evaluation.players import PlayerPool, PlayerProcess, as_trained, player_of
 from evaluation.recorded_games import RecordedGame, folder_for_games, write_game
-from evaluation.score_statistics import result_content, write_results
+from evaluation.score_statistics import result_content, result_lines, status_of_test
 from evaluation.show_games import show_games
 from machine.capacity import bytes_of_processes, check_memory, usable_cores
 from machine.device import choose_precision
@@ -29,8 +30,8 @@ from processes.pool import ChildPool, RunFailedError
 from reports.console import Console, make_console
 from reports.hints import unused_in_test
 from reports.run_header import protocol_in_words
-from reports.scoreboard import result_lines, status_of_test
 from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_content
+from run_files.run_folder import write_json
 from workers.realtime.timing import check_realtime
 from workers.shared_weights import SharedWeights
 from wrappers.environment import MakeWatchedEnvironment
@@ -51,7 +52,6 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     games = config.test.test_episode_count
     processes = min(config.workers.worker_count or usable_cores(), games)
     torch.set_num_threads(1)
-    begun = int(time.time())
     with ExitStack() as cleanup:
         player, network = make_player(config, make_environment, checkpoint, processes)
         cleanup.callback(player.setup.weights.close)
@@ -67,9 +67,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
         try:
             played.play(players, console, stop)
         finally:  # the results so far are written even if the players fail
-            written = conclude(config, checkpoint, played, console, begun)
-        if isinstance(written, str):
-            raise RunFailedError(written)
+            written = played.conclude(config, checkpoint, console)
         for result in played.results.values():
             if folder is not None and result.log is not None:
                 seed = game_streams(player.series.seed, result.game)[0]
@@ -133,6 +131,7 @@ class PlayedGames:
 
     games: int  # in all
     processes: int
+    begun: float = field(default_factory=time.time)
     results: dict[int, GameResult] = field(default_factory=dict)
     seconds: float = 0.0  # from the start to the end of the latest finished game
 
@@ -150,18 +149,23 @@ class PlayedGames:
                 steps = sum(result.length for result in self.results.values())
                 console.show(status_of_test(self.games, self.processes, now - begun, returns, steps), now)
 
-
-def conclude(
-    config: Config, checkpoint: Checkpoint, played: PlayedGames, console: Console, begun: int
-) -> Path | str | None:
-    """Print the results and write their file. Returns its path, why it could not be written, or None without games."""
-    if not played.results:
-        console.close(["stopped before any game ended: there are no results, and no file is written"])
-        return None
-    result = result_content(config, checkpoint, sorted(played.results.values()), played.seconds)
-    written = write_results(checkpoint.run_folder, begun, result)
-    console.close([*result_lines(result), written if isinstance(written, str) else f"written   {written}"])
-    return written
+    def conclude(self, config: Config, checkpoint: Checkpoint, console: Console) -> Path | None:
+        """Print the results and write their file. Returns its path, or None without games."""
+        if not self.results:
+            console.close(["stopped before any game ended: there are no results, and no file is written"])
+            return None
+        result = result_content(config, checkpoint, sorted(self.results.values()), self.seconds)
+        times = itertools.count(int(self.begun))  # another test may have begun in the same second
+        path = next(path for begun in times if not (path := checkpoint.run_folder / f"test_{begun}.json").exists())
+        try:
+            write_json(path, result)
+            said = f"written   {path}"
+        except OSError as error:
+            said = f"{path} could not be written ({error.strerror})"
+            raise RunFailedError(said) from None
+        finally:
+            console.close([*result_lines(result), said])
+        return path
 
 
 def _header(config: Config, checkpoint: Checkpoint, processes: int) -> Sequence[str]:

@@ -1,8 +1,7 @@
-"""Statistics of finished games (mean, median, bootstrap interval, human-normalised score), and the file with them."""
+"""Statistics of test games: mean, median, bootstrap interval, human-normalised score; in a file and on a display."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,11 @@ from numpy.typing import NDArray
 
 from evaluation.parallel_games import GameResult
 from option_flags import Config
+from reports.number_format import number, percent, table_lines
+from reports.run_display import Cards, Status
 from reports.scores import RESAMPLES, human_normalised, interval_of
 from run_files.checkpoint import Checkpoint
-from run_files.run_folder import write_json
+from run_files.metrics import Report
 
 
 def score_figures(results: Sequence[GameResult], env: str) -> dict[str, Any]:
@@ -43,33 +44,13 @@ def bootstrap_interval(values: NDArray[np.float64], rng: np.random.Generator) ->
 
 
 def best_median_worst(returns: Sequence[float]) -> dict[str, int]:
-    """The indices of the best, the worst and the median game.
+    """The indices of the best, the median and the worst game, each once: two games have no median, one has no worst.
 
-    Of equal returns, the first game is the best one and the last game the worst one. No game appears twice: with fewer
-    than three games there is no median, and with one game no worst.
+    Of equal returns, the first game is the best one and the last game the worst one.
     """
     order = sorted(range(len(returns)), key=lambda game: (-returns[game], game))
-    chosen = {"best": order[0], "worst": order[-1], "median": order[(len(order) - 1) // 2]}
-    found: dict[str, int] = {}
-    for name, game in chosen.items():
-        if game not in found.values():
-            found[name] = game
-    return found
-
-
-def write_results(folder: Path, begun: int, result: Mapping[str, Any]) -> Path | str:
-    """Write the result file of a test that began at this unix time. Returns its path, or why there is none."""
-    path = folder / f"test_{begun}.json"
-    try:
-        path.touch(exist_ok=False)
-        write_json(path, result)
-    except FileExistsError:  # of a test that began in the same second
-        return write_results(folder, begun + 1, result)
-    except OSError as error:
-        with suppress(OSError):
-            path.unlink()  # the empty file
-        return f"{path} could not be written ({error.strerror})"
-    return path
+    names = {order[-1]: "worst", order[(len(order) - 1) // 2]: "median", order[0]: "best"}
+    return {name: game for game, name in names.items()}
 
 
 def result_content(
@@ -78,19 +59,13 @@ def result_content(
     """The content of the result file: how the games were played, their statistics, and each game."""
     environment = config.environment
     return {
-        "env": environment.env,
         "checkpoint": str(checkpoint.path),
         "checkpoint_agent_steps": checkpoint.agent_steps,
         "checkpoint_updates": checkpoint.updates,
         "policy": config.test.test_policy,
         "seed": config.run.seed,
-        "protocol": environment.protocol,
-        "full_action_space": environment.full_action_space,
-        "fire_on_reset": environment.fire_on_reset,
-        "noop_threshold": environment.noop_threshold,
-        "repeat_action_probability": environment.repeat_action_probability,
-        "max_game_frames": environment.max_game_frames,
-        **_interaction(config),
+        **asdict(environment),
+        **(asdict(config.realtime) if environment.in_real_time else {}),
         "games_wanted": config.test.test_episode_count,
         "games": len(results),
         **score_figures(results, environment.env),
@@ -103,18 +78,63 @@ def result_content(
     }
 
 
-def _interaction(config: Config) -> dict[str, Any]:
-    """What the games do while the network computes; nothing for games that wait."""
-    environment, realtime = config.environment, config.realtime
-    if environment.interaction == "turns":
-        return {}
-    result: dict[str, Any] = {"interaction": environment.interaction, "idle_action": environment.idle_action}
-    if not environment.in_real_time:
-        return {**result, "action_delay": environment.action_delay}
-    return {
-        **result,
-        "fps": realtime.fps,
-        "inference_processes": realtime.inference_processes,
-        "stagger": realtime.stagger,
-        "inference_latency": realtime.inference_latency,
+# --- On the terminal --------------------------------------------------------------------------------------------------
+
+CARDS: Cards = {
+    "games": (("ended", "{games}", "of {max_games}"), ("processes", "{worker_count}", "")),
+    "speed and time": (
+        ("steps/s", "{speed}", ""),
+        ("elapsed", "{seconds}", ""),
+        ("left", "{seconds_left}", ""),
+    ),
+    "returns": (
+        ("mean", "{return_mean}", ""),
+        ("lowest", "{return_min}", ""),
+        ("highest", "{return_max}", ""),
+    ),
+}
+LINE = {
+    **{"done {done}": 11, "games {games} of {max_games}": 20, "speed {speed}/s": 14, "time {seconds}": 11},
+    **{"left {seconds_left}": 11, "return {return_mean}": 0},
+}
+
+
+def status_of_test(games: int, processes: int, seconds: float, returns: Sequence[float], agent_steps: int) -> Status:
+    """The state of a test of so many games; `returns` and `agent_steps` are those of finished games."""
+    ended = len(returns)
+    figures: Report = {
+        "games": ended,
+        "max_games": games,
+        "worker_count": processes,
+        "done": ended / games,
+        "seconds": seconds,
+        "seconds_left": seconds * (games / ended - 1) if ended else None,  # if the others take as long as these
+        "speed": agent_steps / max(seconds, 1e-9),
+        "return_mean": sum(returns) / ended if ended else None,
+        "return_min": min(returns, default=None),
+        "return_max": max(returns, default=None),
     }
+    return Status(figures=figures, cards=CARDS, texts=LINE)
+
+
+def result_lines(result: Mapping[str, Any]) -> list[str]:
+    """The results of a test as lines; `result` is the content of the result file."""
+    games, wanted = result["games"], result["games_wanted"]
+    lines = [f"{games:,} games in {result['seconds']:,.0f} s, {result['agent_steps_per_second']:,.0f} agent steps/s"]
+    if games < wanted:
+        lines[0] = f"stopped after {games:,} of {wanted:,} games, {result['seconds']:,.0f} s"
+        lines.append("short games end first, so the mean of all games may differ from this one")
+    interval, std, human = result["return_mean_95"], result["return_std"], result["human_normalised"]
+    between = "" if interval is None else f"{number(interval[0])} to {number(interval[1])} with 95% confidence"
+    scale = "0% is random play, 100% a human tester"
+    rows = [
+        ("return", "mean", number(result["return_mean"]), between),
+        ("", "median", number(result["return_median"]), ""),
+        *([] if std is None else [("", "standard deviation", number(std), "")]),
+        ("", "lowest", number(result["return_min"]), ""),
+        ("", "highest", number(result["return_max"]), ""),
+        *([] if human is None else [("", "human-normalised", percent(human), scale)]),
+        ("length", "mean", f"{result['length_mean']:,.0f}", "agent steps"),
+        ("", "cut off", f"{result['cut_off']:,}", "games"),
+    ]
+    return [*lines, *table_lines(rows, right={2})]

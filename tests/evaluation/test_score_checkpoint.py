@@ -20,12 +20,12 @@ from agents.spaces import described_spaces, make_unroll_layout
 from evaluation.logged_game import FilmOfGame, LoggedGame
 from evaluation.parallel_games import GameLog, GameResult, GameSeries, evaluation_options, game_streams
 from evaluation.players import PlayerProcess
-from evaluation.score_checkpoint import score_checkpoint, with_latency_of_training
-from evaluation.score_statistics import write_results
+from evaluation.score_checkpoint import PlayedGames, score_checkpoint, with_latency_of_training
 from main import main
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
 from processes.pool import ChildPool, RunFailedError, WorkersFailedError
+from reports.console import Console
 from run_files.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.options.words import parse
@@ -222,7 +222,7 @@ def test_results_that_cannot_be_written_are_still_printed(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("evaluation.score_statistics.write_json", full)
+    monkeypatch.setattr("evaluation.score_checkpoint.write_json", full)
     flags = ("--test_episode_count=4", "--seed=3", "--worker_count=1", "--precision=float32")
     config, checkpoint = configured(run_folder, *flags)
     config = config.replace_flags(console="plain")
@@ -233,10 +233,12 @@ def test_results_that_cannot_be_written_are_still_printed(
     assert not list(run_folder.glob("test_*"))
 
 
-def test_tests_that_begin_in_the_same_second_write_files_of_their_own(tmp_path: Path) -> None:
-    paths = [write_results(tmp_path, 1000, {"seed": seed}) for seed in range(3)]
-    assert paths == [tmp_path / f"test_{second}.json" for second in (1000, 1001, 1002)]
-    assert [json.loads(path.read_text()) for path in sorted(tmp_path.iterdir())] == [{"seed": s} for s in range(3)]
+def test_tests_that_begin_in_the_same_second_write_files_of_their_own(run_folder: Path) -> None:
+    ended = {0: GameResult(0, 3.0, 5, False, None)}
+    played = PlayedGames(1, 1, begun=1000.5, results=ended)
+    paths = [played.conclude(*configured(run_folder), Console()) for _ in range(3)]
+    assert paths == [run_folder / f"test_{second}.json" for second in (1000, 1001, 1002)]
+    assert [results(path)["returns"] for path in paths] == [[3.0]] * 3
 
 
 @pytest.mark.parametrize(

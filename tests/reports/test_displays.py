@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from evaluation.score_statistics import result_lines, status_of_test
 from reports.console import Trend
 from reports.run_display import ReplayFill, Status, sparkline
-from reports.scoreboard import result_lines, status_of_test
 from tests.reports.rendering import as_lines
 from tests.reports.statuses import STARTING, STATUS, WARMING_UP, changed
 
