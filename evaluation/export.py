@@ -77,28 +77,22 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
     if policy.network.lstm is not None:
         policy.network.register_module("lstm", OneStep(policy.network.lstm))
     described = {"options": json.dumps(checkpoint.options), "logits": json.dumps(logit_names(layout))}
+    example = tuple(tensor[:2] for tensor in inputs)  # the number of rows must not be fixed by it
     with warnings.catch_warnings():
-        # The first warning is about torch's own code. The second says that several inputs share one N, as intended.
-        warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
-        warnings.filterwarnings("ignore", "# The axis name: N will not be used", UserWarning)
-        warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
-        # It tells of sizes that tracing may fix. The files are compared for another number of rows.
-        warnings.filterwarnings("ignore", ".*might cause the trace to be incorrect")
+        # Of torch's own code, and of sizes that tracing may fix: the files are compared for another number of rows.
+        warnings.simplefilter("ignore")
         try:
-            example = tuple(tensor[:2] for tensor in inputs)  # the number of rows must not be fixed by it
-            files = {"policy.onnx": as_onnx(policy, example, described), "policy.pt": as_torchscript(policy, example)}
+            onnx, torchscript = as_onnx(policy, example, described), as_torchscript(policy, example)
         except Exception as error:  # most likely of the torso, if that is the user's own
             if not is_own(config.network.network):
                 raise
             sentence = f"--network={config.network.network} cannot be exported: {last_line(error)}."
             raise UsageError(sentence, traceback_of(error)) from None
-        module = torch.jit.load(BytesIO(files["policy.pt"]))  # type: ignore[no-untyped-call]
-    computes: dict[str, Compute] = {
-        "policy.onnx": onnx_function(files["policy.onnx"]),
-        "policy.pt": lambda inputs: tuple(module(*inputs)),
-    }
-    differences = {name: largest_difference(compute, inputs, expected) for name, compute in computes.items()}
-    for name, difference in differences.items():
+        module = torch.jit.load(BytesIO(torchscript))  # type: ignore[no-untyped-call]
+    files = {"policy.onnx": (onnx, onnx_function(onnx)), "policy.pt": (torchscript, lambda inputs: module(*inputs))}
+    differences = {}
+    for name, (_, compute) in files.items():
+        differences[folder / name] = difference = largest_difference(compute, inputs, expected)
         if not difference <= TOLERANCE:
             raise UsageError(
                 f"{name} would not compute what the network computes: its outputs differ by {difference:.1e}, "
@@ -106,13 +100,13 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
+        for name, (content, _) in files.items():
             write_atomically(folder / name, content)
     except OSError as error:
         raise UsageError(
             f"--output={folder} cannot be written ({error.strerror}); name a folder that you can write to."
         ) from None
-    return {folder / name: difference for name, difference in differences.items()}
+    return differences
 
 
 def logit_names(layout: UnrollLayout) -> list[str]:
