@@ -29,7 +29,7 @@ class AxisChoice:
 
     def frame(self, *histories: History) -> Frame:
         """The frame of charts of these runs."""
-        longest = max((run.reports[-1].get("seconds", 0.0) for run in histories if run.reports), default=0.0)
+        longest = max((run.last.get("seconds", 0.0) for run in histories), default=0.0)
         axis = time_axis(longest) if self._x.value == "time" else X_AXES[str(self._x.value)]
         return Frame(axis, bool(self._log_x.value), bool(self._log_y.value), int(self._smooth.value))
 

@@ -5,7 +5,6 @@ import threading
 from asyncio import to_thread
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,8 @@ from dashboard.results import UNREADABLE, Results, RunRow, words_about
 from options.replay_options import REPLAY_KEYS
 from reports.compare_runs import Group, Look, configuration, group_runs, line_of, looks
 from reports.number_format import count, on_page
-from reports.panels import X_AXES
 from reports.scores import game_name
-from run_files.metrics import EVALUATIONS, METRICS, flat_numbers, last_report
 from run_files.run_folder import is_job, run_of_job
-from run_files.run_history import EVALUATED
 from run_files.run_reader import RunReader
 
 RETURN = "return_mean"
@@ -33,7 +29,6 @@ SEARCH_TITLE = "Options and mean return of each run"
 REFRESH_SECONDS = 5.0
 MOST_RUNS = 200  # of a sweep
 REPORTS_OF_ONE = 200
-READ = {RETURN, "return_max", *(axis.figure for axis in X_AXES.values())}  # figures, besides the chosen one
 LONGEST_LABEL = 60
 LEAST_RUNS, MOST_AXES = 3, 10  # of a chart with one axis for each option
 
@@ -55,9 +50,8 @@ class ComparisonView:
         self._names = names
         self._sweep = sweep
         self._rows: list[RunRow] | None = None  # None: not looked yet
-        self._groups: list[Group] = []  # of the rows, with the curves of one figure
-        self._readers: dict[Path, RunReader] = {}  # of this figure: all would take much memory
-        self._read_figure = ""
+        self._groups: list[Group] = []  # of the rows
+        self._readers: dict[Path, RunReader] = {}
         self._reading = threading.Lock()
         self._cards: dict[str, ChartCard] = {}
 
@@ -71,13 +65,12 @@ class ComparisonView:
         self._status = ui.label().classes("soft")
         with ui.element("div").classes("row"):
             self._metric = ui.select([RETURN], value=RETURN, label="figure", with_input=True, on_change=self._draw)
-            self._metric.props("dense outlined").style("min-width: 260px").on("popup-show", self._offer_figures)
+            self._metric.props("dense outlined").style("min-width: 260px")
             self._axes = AxisChoice(self._draw)
             self._alone = ui.checkbox("each run alone", on_change=self._draw).props("dense")
         self._grid = ui.element("div").classes("charts broad w-full")
         self._tables = ui.column().classes("w-full gap-3")
         await self._refresh()
-        await self._offer_figures()
         ui.timer(REFRESH_SECONDS, self._refresh, immediate=False)
 
     async def _refresh(self) -> None:
@@ -105,31 +98,24 @@ class ComparisonView:
             status.append(f"of these, the {MOST_RUNS} runs with the highest mean return")
         return own, [each.problem for each in sweep if each.problem], ", ".join(filter(None, status))
 
-    async def _offer_figures(self) -> None:
-        figures = await to_thread(figures_of, self._rows or [])
-        if figures != self._metric.options:
-            self._metric.set_options(figures)
-
-    def _read(self, metric: str) -> list[Group]:
-        """The groups of the runs, with their curves of a figure."""
+    def _read(self) -> list[Group]:
+        """The groups of the runs, with their curves."""
         with self._reading:
-            if metric != self._read_figure:
-                self._read_figure, self._readers = metric, {}
             histories = []
             for row in self._rows or ():
-                reader = self._readers.setdefault(
-                    row.folder, self._results.reader(row.folder, {*READ, metric}, REPORTS_OF_ONE)
-                )
+                if row.folder not in self._readers:
+                    new = self._results.reader(row.folder, with_games=False, most_reports=REPORTS_OF_ONE)
+                    self._readers[row.folder] = new
+                reader = self._readers[row.folder]
                 reader.refresh()
                 histories.append(reader.history)
             return group_runs(histories)
 
     async def _draw(self, *_: object) -> None:
-        metric = str(self._metric.value or RETURN)
-        groups = await to_thread(self._read, metric)
-        if metric != str(self._metric.value or RETURN):  # meanwhile; that figure is drawn too
-            return
-        self._groups = groups
+        self._groups = groups = await to_thread(self._read)
+        metric, figures = str(self._metric.value or RETURN), figures_of(groups)
+        if figures != self._metric.options:
+            self._metric.set_options(figures)
         if alone := bool(self._alone.value):
             groups = each_alone(groups)
         what = "mean return" if metric == RETURN else metric
@@ -180,21 +166,16 @@ def runs_of_sweep(rows: Sequence[RunRow]) -> list[RunRow]:
     return [row for row in rows if again.get(row.folder.parent, row.folder) == row.folder]
 
 
-def figures_of(rows: Sequence[RunRow]) -> list[str]:
-    """The figures that the newest reports and evaluations of these runs have."""
-    found = set[str]()
-    for row in rows:
-        for file, begin in ((METRICS, ""), (EVALUATIONS, EVALUATED)):
-            with suppress(OSError, ValueError):
-                found |= {name for name in flat_numbers(last_report(row.folder / file) or {}) if name.startswith(begin)}
-    return [RETURN, *sorted(found - {RETURN})]
+def figures_of(groups: Sequence[Group]) -> list[str]:
+    names = {name for group in groups for run in group.runs for name in run.names()}
+    return [RETURN, *sorted(names - {RETURN})]
 
 
 def score_rows(groups: Sequence[Group]) -> list[dict[str, str]]:
     """The scores of the groups for a table, game by game, the best first."""
     scores = []
     for group in groups:
-        last = [run.reports[-1] for run in group.runs if run.reports]
+        last = [run.last for run in group.runs]
         returns, bests, steps = (
             [each[name] for each in last if name in each] for name in (RETURN, "return_max", "agent_steps")
         )
@@ -248,7 +229,7 @@ def search_chart(groups: Sequence[Group], results: Results) -> ChartOptions | No
     None if there are too few runs for a picture. Options that only some runs have, such as those of one kind of replay,
     are left out, and so are more than MOST_AXES.
     """
-    runs = [run for group in groups for run in group.runs if run.reports and RETURN in run.reports[-1]]
+    runs = [run for group in groups for run in group.runs if RETURN in run.last]
     all_settings = [settings(run.options) for run in runs]
     names = dict.fromkeys(name for one in all_settings for name in one)
     differing = [
@@ -259,7 +240,7 @@ def search_chart(groups: Sequence[Group], results: Results) -> ChartOptions | No
     if len(runs) < LEAST_RUNS or not differing:
         return None
     lines = [
-        [*(_axis_value(one[name]) for name in differing), run.reports[-1][RETURN]]
+        [*(_axis_value(one[name]) for name in differing), run.last[RETURN]]
         for run, one in zip(runs, all_settings, strict=True)
     ]
     axes = [*(name.replace("_", " ") for name in differing), "mean return"]

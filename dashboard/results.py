@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -171,9 +171,9 @@ class Results:
             raise PageError(f"{name or self.shown_root} is not the folder of a {kind}: it has no {file}.")
         return path
 
-    def reader(self, folder: Path, names: Collection[str] | None = None, most_reports: int = MOST_REPORTS) -> RunReader:
+    def reader(self, folder: Path, *, with_games: bool = True, most_reports: int = MOST_REPORTS) -> RunReader:
         """What reads the curves of a run as they grow; parents elsewhere are not read."""
-        return RunReader(folder, names=names, within=self.inside, most_reports=most_reports)
+        return RunReader(folder, with_games=with_games, within=self.inside, most_reports=most_reports)
 
     def write_notes(self, folder: Path, text: str) -> None:
         """Keep a text in the folder of a run, in place of the one before it."""

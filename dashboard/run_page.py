@@ -213,7 +213,8 @@ class FilesTab:
 
     def update(self) -> None:
         checkpoints, videos = self._files(CHECKPOINTS, "*.pt"), self._files(VIDEOS, "*.mp4")
-        evaluations = self._data.history.evaluations
+        columns = self._data.history.evaluations
+        evaluations = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         shown = (checkpoints, videos, len(evaluations))
         if shown == self._shown:
             return

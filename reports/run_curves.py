@@ -210,8 +210,7 @@ def _facts(history: History) -> list[str]:
     with suppress(UsageError):  # replay settings of another version
         facts.append(describe_replays(parse_replays(str(options["replay_parameters"]))))
     facts += [f"{options['optimizer']} {options['lr']:g}", f"seed {options['seed']}"]
-    if history.reports:
-        last = history.reports[-1]
+    if last := history.last:
         facts += [f"{short_count(last.get(name, 0.0))} {word}" for name, word in COUNTED.items()]
         facts.append(duration(last.get("seconds", 0.0)))
     return [*facts, history.folder.name, *([f"tags {options['tags']}"] if options["tags"] else [])]

@@ -1,8 +1,8 @@
 """The reports, evaluations and games of a run and of the runs that it was resumed from: the data of its curves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Series: TypeAlias = NDArray[np.float64]
-Numbers: TypeAlias = dict[str, float]  # the figures of one report, with flat names (`time_shares/update`)
+Columns: TypeAlias = Mapping[str, Series]  # figures of reports by flat name, equally long; NaN where one has none
 CHOSEN_NETWORK = "chosen_network"
 EVALUATED = "eval_"  # prefix of the names of evaluation figures
 EVALUATED_MEAN = f"{EVALUATED}return_mean"
@@ -29,23 +29,29 @@ class History:
 
     folder: Path
     options: Mapping[str, Any]  # of the last run
-    reports: Sequence[Numbers]
+    reports: Columns
     games: Curve  # agent steps when each game ended, and its return
-    evaluations: Sequence[Numbers] = ()
+    evaluations: Columns = field(default_factory=dict)
     ancestors: frozenset[Path] = frozenset()  # folders of the runs that it was resumed from, directly or indirectly
     weights_from: str | None = None  # the checkpoint whose weights its first run started from (--load_weights_only)
 
     def curve(self, name: str, x: str = "agent_steps") -> Curve:
         """The figure with this flat name (`time_shares/update`) over the figure `x`, where a report has both."""
-        rows = self.evaluations if name.startswith(EVALUATED) else self.reports
-        known = [(row[x], row[name]) for row in rows if x in row and name in row]
-        points = np.array(known, dtype=np.float64).reshape(-1, 2)
-        return Curve(points[:, 0], points[:, 1])
+        columns = self.evaluations if name.startswith(EVALUATED) else self.reports
+        if x not in columns or name not in columns:
+            return Curve(np.empty(0), np.empty(0))
+        known = ~(np.isnan(columns[x]) | np.isnan(columns[name]))
+        return Curve(columns[x][known], columns[name][known])
+
+    @property
+    def last(self) -> dict[str, float]:
+        """The newest report."""
+        return {name: float(column[-1]) for name, column in self.reports.items() if not np.isnan(column[-1])}
 
     @property
     def agent_steps(self) -> float:
         """The agent steps at the last report."""
-        return self.reports[-1].get("agent_steps", 0.0) if self.reports else 0.0
+        return self.last.get("agent_steps", 0.0)
 
     @property
     def return_window(self) -> int:
@@ -54,8 +60,7 @@ class History:
 
     def names(self) -> list[str]:
         """The flat names of all figures in any report or evaluation."""
-        evaluated = (name for row in self.evaluations for name in row if name.startswith(EVALUATED))
-        return list(dict.fromkeys([*(name for report in self.reports for name in report), *evaluated]))
+        return [*self.reports, *(name for name in self.evaluations if name.startswith(EVALUATED))]
 
 
 def options_of(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,9 @@ import gzip
 import json
 import math
 import os
-import sys
 import zlib
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from options.rules import UsageError
 from run_files.metrics import EPISODES, EVALUATIONS, METRICS, NewLines, flat_numbers, parse_report
 from run_files.run_folder import CONFIG, is_job, read_config, run_of_job
-from run_files.run_history import EVALUATED_MEAN, Curve, History, Numbers, options_of, parent_of, weights_of
+from run_files.run_history import EVALUATED_MEAN, Columns, Curve, History, options_of, parent_of, weights_of
 
 MOST_ANCESTORS = 1000
 ARCHIVE = ".jsonl.gz"  # the end of the name of an archive
@@ -56,26 +55,23 @@ class _RowFile(NewLines):
 
 
 class _ReportFile(_RowFile):
-    """Reports or evaluations. At most twice `most` are kept, at even distances, and always the last one.
+    """Reports or evaluations. At most twice `most` are kept, at even distances, and always the newest one.
 
     The 100,000 reports of a long run would take gigabytes, and a picture has fewer pixels.
     """
 
-    def __init__(self, path: Path, limit: float, most: int, names: Collection[str] | None) -> None:
+    def __init__(self, path: Path, limit: float, most: int) -> None:
         self._most = most
-        self._names = names
         super().__init__(path, limit)
 
     def begin_anew(self) -> None:
         super().begin_anew()
-        self._kept: list[Numbers] = []
-        self._last: Numbers | None = None
-        self._every, self._count = 1, 0
+        self._columns: dict[str, array[float]] = {}
+        self._kept, self._count, self._every = 0, 0, 1
 
     @property
-    def rows(self) -> list[Numbers]:
-        """The kept reports and the newest one."""
-        return self._kept if self._last is None or self._kept[-1] is self._last else [*self._kept, self._last]
+    def columns(self) -> Columns:
+        return {name: np.array(column) for name, column in self._columns.items()}
 
     def _add(self, line: bytes) -> None:
         numbers = flat_numbers(parse_report(line))
@@ -83,16 +79,21 @@ class _ReportFile(_RowFile):
             return
         if EVALUATED_MEAN in numbers:
             numbers.pop("seconds", None)  # in an evaluation, the seconds count from its own start
-        # Interned: the same names in thousands of reports would take most of the memory.
-        self._last = {
-            sys.intern(name): value for name, value in numbers.items() if self._names is None or name in self._names
-        }
-        if self._count % self._every == 0:
-            self._kept.append(self._last)
-        self._count += 1
-        if len(self._kept) == 2 * self._most:
+        if self._count and (self._count - 1) % self._every:  # the newest so far is at no even distance
+            self._keep(slice(self._kept - 1))
+        if self._kept == 2 * self._most:
             self._every *= 2
-            self._kept = self._kept[::2]
+            self._keep(slice(None, None, 2))
+        for name in numbers:
+            self._columns.setdefault(name, array("d", [math.nan]) * self._kept)
+        for name, column in self._columns.items():
+            column.append(numbers.get(name, math.nan))
+        self._kept += 1
+        self._count += 1
+
+    def _keep(self, places: slice) -> None:
+        self._columns = {name: column[places] for name, column in self._columns.items()}
+        self._kept = len(range(self._kept)[places])
 
 
 class _GameFile(_RowFile):
@@ -135,23 +136,22 @@ class _Part:
 class RunReader:
     """The curves of a run as it grows: `refresh` reads what is new, and `history` is all that was read.
 
-    Nothing is raised: `problems` has a sentence for each thing that cannot be read and is left out. `names` keeps only
-    these figures of the reports, and no games, which saves memory. A parent is read if it is `within` what the viewer
-    may see.
+    Nothing is raised: `problems` has a sentence for each thing that cannot be read and is left out. A parent is read if
+    it is `within` what the viewer may see.
     """
 
     def __init__(
         self,
         folder: Path,
         *,
-        names: Collection[str] | None = None,
+        with_games: bool = True,
         within: Callable[[Path], bool] = lambda folder: True,
         most_reports: int = 4000,
     ) -> None:
         self.folder = folder
         self.config: dict[str, Any] = {}  # config.json; empty until it can be read
         self.problems: list[str] = []
-        self._names = names
+        self._with_games = with_games
         self._within = within
         self._most_reports = most_reports
         self._parts: list[_Part] = []  # the run and its ancestors, oldest first
@@ -185,9 +185,9 @@ class RunReader:
         return History(
             self.folder,
             options_of(self.config) if self.config else {},
-            [numbers for part in self._parts for numbers in part.reports.rows],
+            _joined([part.reports.columns for part in self._parts]),
             Curve(games[:, 0], games[:, 1]),
-            [numbers for part in self._parts for numbers in part.evaluations.rows],
+            _joined([part.evaluations.columns for part in self._parts]),
             frozenset(part.folder for part in self._parts[:-1]),
             self._weights_from,
         )
@@ -213,10 +213,21 @@ class RunReader:
 
     def _part(self, folder: Path, limit: float) -> _Part:
         reports, evaluations = (
-            _ReportFile(folder / name, limit, self._most_reports, self._names) for name in (METRICS, EVALUATIONS)
+            _ReportFile(folder / name, limit, self._most_reports) for name in (METRICS, EVALUATIONS)
         )
-        games = _GameFile(folder / EPISODES, limit) if self._names is None else None
+        games = _GameFile(folder / EPISODES, limit) if self._with_games else None
         return _Part(folder, limit, reports, evaluations, games)
+
+
+def _joined(parts: Sequence[Columns]) -> Columns:
+    """The columns of runs one after the other."""
+    lengths = [len(next(iter(part.values()), ())) for part in parts]
+    return {
+        name: np.concatenate(
+            [part.get(name, np.full(length, np.nan)) for part, length in zip(parts, lengths, strict=True)]
+        )
+        for name in dict.fromkeys(name for part in parts for name in part)
+    }
 
 
 def read_history(folder: Path) -> History:
@@ -263,9 +274,5 @@ def read_histories(path: Path) -> list[History]:
 
 
 def _archived_run(path: Path, line: dict[str, Any]) -> History:
-    names = list(line["columns"])
-    reports = [
-        {name: float(value) for name, value in zip(names, row, strict=True) if value is not None}
-        for row in zip(*line["columns"].values(), strict=True)
-    ]
-    return History(path / line["name"], line["options"], reports, Curve(np.empty(0), np.empty(0)))
+    columns = {name: np.array(values, np.float64) for name, values in line["columns"].items()}  # None is NaN
+    return History(path / line["name"], line["options"], columns, Curve(np.empty(0), np.empty(0)))

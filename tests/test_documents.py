@@ -250,7 +250,7 @@ def test_every_picture_of_curves_has_its_data() -> None:
         for run in read_histories(archive):
             options = {name: value for name, value in run.options.items() if name in OPTIONS}
             assert Config.from_flags({**options, "op_mode": "train"})
-            assert "return_mean" in run.reports[-1], (archive.name, run.folder)
+            assert "return_mean" in run.last, (archive.name, run.folder)
 
 
 def test_the_container_has_every_folder() -> None:

@@ -11,6 +11,7 @@ is replaced.
 import argparse
 import gzip
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -65,7 +66,10 @@ def reduced(run: Path, name: str, figures: list[str]) -> ArchivedRun:
     reports = [
         {counter: float(round(numbers[counter])) for counter in COUNTERS if counter in numbers}
         | {figure: float(f"{numbers[figure]:.5g}") for figure in figures if figure in numbers}
-        for numbers in history.reports
+        for values in zip(*history.reports.values(), strict=True)
+        for numbers in [
+            {name: value for name, value in zip(history.reports, values, strict=True) if not math.isnan(value)}
+        ]
     ]
     return ArchivedRun(name, options, machine, reports)
 

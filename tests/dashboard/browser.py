@@ -119,8 +119,8 @@ class Visitor:
 
     def tool(self, title: str, place: int) -> None:
         """Click a tool of a chart, counted from the right."""
-        name = title.partition(":")[0]
-        box = self.page.locator(f'section [aria-label*="{name}"]').first.bounding_box()
+        self.page.wait_for_timeout(500)  # a chart that has just come is drawn, and takes its height
+        box = self.page.locator(f'section [aria-label*="{title}"]').first.bounding_box()
         self.page.mouse.click(box["x"] + box["width"] - 9 - 23.5 * place, box["y"] + 8)
 
     def wait_for_chart(self, title: str) -> Any:

@@ -100,10 +100,11 @@ def test_configurations_are_ordered_by_their_mean_return(tmp_path: Path) -> None
 def test_the_figures_of_any_run_are_offered(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_run(tmp_path / name, reports=0, games=0, environment_max_steps=10**6)
-    assert figures_of(rows_of(tmp_path)) == ["return_mean"]
+    folders = [tmp_path / name for name in ("a", "b")]
+    assert figures_of(groups_with_curves(folders)) == ["return_mean"]
     append_report(tmp_path / "b", 1)
     (tmp_path / "b" / "evaluations.jsonl").write_text('{"agent_steps": 1000, "eval_return_mean": 5.0}\n')
-    figures = figures_of(rows_of(tmp_path))
+    figures = figures_of(groups_with_curves(folders))
     assert figures[0] == "return_mean" and {"entropy", "time_shares/wait", "eval_return_mean"} <= set(figures)
 
 

@@ -10,8 +10,13 @@ import pytest
 
 from options.rules import UsageError
 from run_files.metrics import flat_numbers
+from run_files.run_history import History
 from run_files.run_reader import RunReader, read_history
 from tests.reports.some_run import write_run
+
+
+def reports_of(history: History) -> int:
+    return len(history.curve("agent_steps").x)
 
 
 def test_a_run_alone(tmp_path: Path) -> None:
@@ -88,7 +93,7 @@ def test_evaluations_have_their_own_curve(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_its_own_parent_is_read_once(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", parent={"run": str(tmp_path / "run"), "agent_steps": 5000})
-    assert len(read_history(folder).reports) == 20
+    assert reports_of(read_history(folder)) == 20
 
 
 def test_files_that_do_not_exist_yet_are_empty(tmp_path: Path) -> None:
@@ -96,7 +101,7 @@ def test_files_that_do_not_exist_yet_are_empty(tmp_path: Path) -> None:
     (folder / "metrics.jsonl").unlink()
     (folder / "episodes.csv").write_text("agent_steps,return,length,worker\n12,3.0,4,0\n99,")  # cut off by a kill
     history = read_history(folder)
-    assert not history.reports and history.names() == []
+    assert history.last == {} and history.names() == []
     assert history.games.x.tolist() == [12]
 
 
@@ -127,7 +132,7 @@ def test_damaged_lines_are_left_out(tmp_path: Path, name: str, lines: bytes) -> 
     with (folder / name).open("ab") as file:
         file.write(lines)
     history = read_history(folder)
-    assert len(history.reports) == len(history.games.x) == 20
+    assert reports_of(history) == len(history.games.x) == 20
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -150,7 +155,7 @@ def test_a_running_run_is_followed(tmp_path: Path) -> None:
     assert run.history.curve("entropy").x[-1] == 21_000
     assert (run.history.games.x[-1], run.history.games.y[-1]) == (20_500, 7)
     shutil.rmtree(folder)
-    assert run.refresh() and len(run.history.reports) == 21
+    assert run.refresh() and reports_of(run.history) == 21
     assert run.problems == ["The folder of this run has been deleted. What was read before is shown."]
 
 
@@ -161,14 +166,14 @@ def test_a_file_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
     for name in ("metrics.jsonl", "episodes.csv"):
         (folder / name).write_text("")
     assert run.refresh()
-    assert not run.history.reports and not len(run.history.games.x)
+    assert not reports_of(run.history) and not len(run.history.games.x)
 
 
 @pytest.mark.parametrize(
     "parent", [{"run": "/etc", "agent_steps": 5}, {"run": 3}, {}, {"run": "x", "agent_steps": "many"}, {"run": "run"}]
 )
 def test_nonsense_in_place_of_a_parent_is_not_read(tmp_path: Path, parent: dict[str, Any]) -> None:
-    assert len(read_history(write_run(tmp_path / "run", parent=parent)).reports) == 20
+    assert reports_of(read_history(write_run(tmp_path / "run", parent=parent))) == 20
 
 
 def test_only_a_parent_within_what_may_be_seen_is_read(tmp_path: Path) -> None:
@@ -177,13 +182,24 @@ def test_only_a_parent_within_what_may_be_seen_is_read(tmp_path: Path) -> None:
     for within, count in ((lambda _: False, 1), (lambda _: True, 6)):
         run = RunReader(second, within=within)
         run.refresh()
-        assert len(run.history.reports) == count
+        assert reports_of(run.history) == count
 
 
-def test_only_the_wanted_figures_are_kept(tmp_path: Path) -> None:
-    run = RunReader(write_run(tmp_path / "run"), names={"agent_steps", "entropy"}, most_reports=5)
-    run.refresh()
-    assert run.history.names() == ["agent_steps", "entropy"] and len(run.history.reports) < 12
+@pytest.mark.parametrize("most", [1, 5, 7, 10, 100])
+def test_of_many_reports_some_are_kept_at_even_distances_and_the_newest(tmp_path: Path, most: int) -> None:
+    folder = write_run(tmp_path / "run", range(0))
+    run = RunReader(folder, with_games=False, most_reports=most)
+    for number in range(1, 60):
+        with (folder / "metrics.jsonl").open("a") as file:
+            late = {"late": number} if number > 30 else {}
+            file.write(json.dumps({"agent_steps": number, "twice": 2 * number, **late}) + "\n")
+        run.refresh()
+        steps, values = run.history.curve("twice")
+        assert (values == 2 * steps).all() and steps[0] == 1 and steps[-1] == number
+        assert number <= 2 * most or len(steps) <= 2 * most + 1
+        assert len(set(np.diff(steps[:-1]))) <= 1
+        late_steps, late_values = run.history.curve("late")
+        assert (late_steps == late_values).all() and late_steps.tolist() == steps[steps > 30].tolist()
     assert not len(run.history.games.x)
 
 
