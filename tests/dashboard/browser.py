@@ -121,7 +121,10 @@ class Visitor:
         """Click a tool of a chart, counted from the right."""
         self.page.wait_for_timeout(500)  # a chart that has just come is drawn, and takes its height
         box = self.page.locator(f'section [aria-label*="{title}"]').first.bounding_box()
-        self.page.mouse.click(box["x"] + box["width"] - 9 - 23.5 * place, box["y"] + 8)
+        x, y = box["x"] + box["width"] - 9 - 23.5 * place, box["y"] + 8
+        self.page.mouse.move(x, y)
+        self.page.wait_for_timeout(500)  # under the pointer, ECharts draws a tool anew
+        self.page.mouse.click(x, y)
 
     def wait_for_chart(self, title: str) -> Any:
         self.wait_until(lambda: self.chart(title) is not None)

@@ -309,8 +309,11 @@ def look_everywhere(visitor: Visitor) -> None:
     visitor.open(f"/run/{run}")
     visitor.wait_for_chart(RETURNS)
     page.get_by_text(ATTACK).first.wait_for()
-    tabs = {"Machine": "Time of the learner", "Replays": "Unrolls in each replay", "Configuration": ATTACK}
-    for tab, text in {**tabs, "Console": ATTACK, "Files": "metrics.jsonl", "Agent": "Play"}.items():
+    for tab, title in {"Machine": "Time of the learner", "Replays": "Unrolls in each replay"}.items():
+        page.get_by_role("tab", name=tab).click()
+        visitor.wait_for_chart(title)
+        nothing_ran()
+    for tab, text in {"Configuration": ATTACK, "Console": ATTACK, "Files": "metrics.jsonl", "Agent": "Play"}.items():
         page.get_by_role("tab", name=tab).click()
         page.locator(".q-tab-panel:visible", has_text=text).first.wait_for()
         nothing_ran()
