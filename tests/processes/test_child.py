@@ -204,7 +204,7 @@ def test_forked_children_share_what_their_server_has_loaded(server: ForkServer) 
     assert [answer_of(child) for child in children] == [(index, True) for index in range(3)]
     os.kill(children[0].pid, signal.SIGSEGV)
     children[1].send(Kind.GAME)  # it ends by itself
-    wait_until(children[1].connection.poll)
+    wait_until(lambda: all(child.has_ended for child in children[:2]))
     assert [child.end().exit_code for child in children[:2]] == [-signal.SIGSEGV, 0]
     assert children[2].end().exit_code in (-signal.SIGKILL, 0)  # killed, unless it noticed first that its pipe closed
 
