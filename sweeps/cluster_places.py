@@ -1,5 +1,6 @@
 """Runs of a sweep on the nodes of a Ray cluster. Imported only with --cluster."""
 
+import re
 import signal
 import threading
 import time
@@ -13,12 +14,12 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError, Ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from cluster.guarded_program import Stamp
 from cluster.node_actor import ROOT, code_version
 from cluster.nodes import ClusterNodes, Node, one_line
 from options.command_line import flag_words
-from run_files.run_folder import JOB_LOG
+from run_files.run_folder import CHECKPOINTS, JOB_LOG, newest_first, remove_abandoned, write_atomically
 from sweeps.job import Job, Places, resumable, start_words
-from sweeps.run_files_transfer import RESULTS, RunFilesTransfer
 
 SYNC_SECONDS = 0.5  # between two looks at the files of a run
 NODES_SECONDS = 1.0  # between two looks at the nodes of the cluster
@@ -26,6 +27,10 @@ QUIET_SECONDS = 10.0  # without a run and without room, until the console says s
 ANSWER_SECONDS = 90.0  # after which a node that does not answer has lost its programs
 RETRY_SECONDS = 1.0  # between two calls of an actor to which the network is cut
 NODE_ID = "ray.io/node-id"
+RESULTS = "results"  # of a run, in its temporary folder on the node
+TEXT = {".json", ".txt"}  # in which paths of the node become those of the sweep
+
+Call = Callable[..., Any]  # a method of a GuardedProgram by its name, with its arguments
 
 
 class ProgramLostError(Exception):
@@ -109,6 +114,51 @@ class Room:
         if self._group is not None:
             remove_placement_group(self._group)
             self._group = None
+
+
+class RunFilesTransfer:
+    """Copies between the folder of a job and the folder of its run on a node.
+
+    Files that grow are continued; others are copied whole and renamed, so they are always complete.
+    """
+
+    def __init__(self, folder: Path, call: Call) -> None:
+        self._folder = folder
+        self._here, there = str(folder).encode(), f"{call('folder')}/{RESULTS}".encode()
+        relative = rb"(?<![\w./-])" + RESULTS.encode() + rb"(?=/)"
+        self._paths_there = re.compile(re.escape(there) + rb"|" + relative)
+        self._call = call
+        self._earlier = {path.name for path in folder.iterdir() if path.is_dir()}  # folders of earlier starts
+        self._copied: dict[str, Stamp] = {}
+
+    def send(self, parent: Path) -> None:
+        """Send the checkpoint that a run continues from, with its replays, and the best ones of the parent."""
+        remove_abandoned(parent / CHECKPOINTS)  # half of a file, from a sweep that was killed
+        number = newest_first(parent / CHECKPOINTS)[0].stem.rpartition("_")[2]
+        for path in (parent / CHECKPOINTS).iterdir():
+            if not path.name.startswith(".") and (number in path.name or not path.name.startswith("checkpoint_")):
+                self._call("write", f"{RESULTS}/{path.relative_to(self._folder)}", path.read_bytes())
+
+    def fetch(self) -> int | None:
+        """Bring what is new; the exit code, once the run has ended and all is here."""
+        code, names, changes = self._call("news", RESULTS, self._copied, self._earlier)
+        for name, stamp, offset, content in changes:
+            path = self._folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            own = self._paths_there.sub(lambda _: self._here, content) if path.suffix in TEXT else content
+            if offset or name == JOB_LOG:  # the log of earlier starts stays
+                with path.open("ab") as file:
+                    file.write(own)
+            else:
+                write_atomically(path, own)
+            self._copied[name] = stamp
+        if changes:
+            return None
+        for name in self._copied.keys() - names:
+            del self._copied[name]
+            if Path(name).parent.name == CHECKPOINTS:
+                (self._folder / name).unlink(missing_ok=True)
+        return code  # type: ignore[no-any-return]
 
 
 class ClusterJob(Job):

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("ray")
+
 from cluster import guarded_program
 from cluster.guarded_program import GuardedProgram
-from sweeps.run_files_transfer import RESULTS, RunFilesTransfer
+from sweeps.cluster_places import RESULTS, RunFilesTransfer
 
 
 class Ends:
