@@ -17,7 +17,7 @@ from replay.unroll_layout import UnrollLayout, add_game_info
 from workers.policies import ActingPolicy
 from workers.policy_inputs import PolicyInputs, as_stacks
 from workers.randomness import HeldActions
-from workers.shared_array import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
+from workers.shared_array import ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
 from wrappers.environment import FAILED_RESETS, FinishedGame, Observation, as_observation, environment_spec
 
 Unrolls = dict[str, NDArray[Any]]  # the fields of an unroll of each environment
@@ -87,7 +87,7 @@ class Rollout:
         alive: Callable[[], None] = lambda: None,  # called after each step of the environments
     ) -> None:
         self._environments = environments
-        self._clock = clock or WorkerClock(np.zeros(COLUMNS))
+        self._clock = clock or WorkerClock()
         self._alive = alive
         self._policy = policy
         self._layout = layout

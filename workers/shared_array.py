@@ -62,8 +62,8 @@ def make_times(workers: int) -> SharedArray:
 class WorkerClock:
     """One worker's stopwatch. It counts in plain numbers, and `share` adds them to shared memory once per round."""
 
-    def __init__(self, shared: NDArray[np.float64]) -> None:
-        self._shared = shared  # [column]
+    def __init__(self, shared: NDArray[np.float64] | None = None) -> None:
+        self._shared = np.zeros(COLUMNS) if shared is None else shared  # [column]
         self._seconds = [0.0] * len(STAGES)
         self._cpu = 0.0  # counted from the start of the process, imports included
         self._last = time.perf_counter()

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 
-import numpy as np
-
 from agents.acting import Decision
 from machine.capacity import allow_processes
 from machine.system_settings import use_one_thread
@@ -24,7 +22,7 @@ from workers.realtime.inference import InferenceProcess, RealtimeSetup
 from workers.realtime.player import Book, ClockedGame, RealtimePlayer
 from workers.realtime.timing import latencies
 from workers.realtime.unrolls import RealtimeUnrolls
-from workers.shared_array import COLUMNS, ENVIRONMENT, REST, WAITING, WorkerClock
+from workers.shared_array import ENVIRONMENT, REST, WAITING, WorkerClock
 from workers.worker import Worker
 
 RESTART_BUDGET = 100  # deaths of inference processes within ten minutes that a worker accepts
@@ -51,7 +49,7 @@ class RealtimeSession:
         self._games = games
         self._book = book
         self._parent = parent
-        self._stopwatch = stopwatch or WorkerClock(np.zeros(COLUMNS))
+        self._stopwatch = stopwatch or WorkerClock()
         self._check_at = 0.0
         self._stopped = 0.0  # seconds
         self._waited_at = math.inf  # the end of the latest wait
