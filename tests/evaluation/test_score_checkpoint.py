@@ -145,7 +145,7 @@ def arguments(folder: Path, *words: str) -> tuple[Config, MakeWatchedEnvironment
 
 @pytest.mark.parametrize("game", ["Breakout", "Pong"])
 def test_a_film_has_every_raw_frame_of_the_game_that_was_played(tmp_path: Path, game: str) -> None:
-    options = evaluation_options(EnvironmentOptions(env=f"{game}NoFrameskip-v4", max_game_frames=400))
+    options = evaluation_options(EnvironmentOptions(env=f"{game}NoFrameskip-v4", max_game_frames=200))
     seed, uniforms = game_streams((4,), 2)
     environment = make_atari(options, 0)
     environment.reset(seed=seed)
