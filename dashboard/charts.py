@@ -146,8 +146,6 @@ def _common(title: str, *, zoom: bool = False) -> ChartOptions:
             "right": 0, "top": 0, "padding": 0, "itemSize": 13, "itemGap": 8, "iconStyle": {":borderColor": SOFT},
             "feature": {
                 **(dragged if zoom else {}),
-                "dataView": {"title": "numbers", "readOnly": True, "lang": ["", "close", ""],
-                             ":backgroundColor": CARD, ":textareaColor": CARD, ":textColor": INK},
                 "saveAsImage": {"title": "save as PNG", "name": title, "pixelRatio": 2, ":backgroundColor": CARD},
                 "mySvg": {"title": "save as SVG", "icon": SVG_ICON, ":onclick": "saveAsSvg"},
             },

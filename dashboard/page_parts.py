@@ -100,7 +100,7 @@ def table(rows: Sequence[Mapping[str, Any]], *, left: Collection[str], wide: Col
 
 
 class ChartCard(Element):
-    """A card with a chart, which is as high as the names below it need."""
+    """A card with a chart, which is as high as the names below it need, and with its numbers as a table."""
 
     def __init__(self, options: ChartOptions, *, large: bool = False) -> None:
         super().__init__("section")
@@ -108,6 +108,9 @@ class ChartCard(Element):
         self._height = LARGE_HEIGHT if large else HEIGHT
         with self:
             self._chart = ui.echart(options).classes("chart")
+            # The tools inside of the chart cannot be reached by keyboard, nor the chart be heard.
+            numbers = ui.button("numbers").props("flat dense no-caps size=sm")
+            numbers.on("click", js_handler="(event) => showNumbers(event.target)")
         self._fit()
 
     def show(self, options: ChartOptions) -> None:
