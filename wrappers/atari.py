@@ -171,8 +171,9 @@ class AtariGame(ScreensAndLives):
         self.timeline.decide(action)
         for frame in range(1, self._period + 1):
             _, reward, terminated, truncated, _ = self.env.step(self.timeline.next_action(random))
-            self.timeline.played(float(reward))
-            total += float(reward)
+            gained = float(reward)
+            self.timeline.played(gained)
+            total += gained
             if terminated or truncated:
                 break
             if frame == last - 1:

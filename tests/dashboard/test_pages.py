@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,11 +11,10 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
-import psutil
 import pytest
 
 from evaluation.film import HEIGHT, WIDTH, Film
-from tests.dashboard.browser import ROOT, Visitor, need_browser, running_browser, serving, visiting
+from tests.dashboard.browser import Visitor, need_browser, serving, visiting
 from tests.dashboard.some_runs import append_report, write_run, write_sweep
 
 need_browser()
@@ -26,13 +23,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # on a busy machine, 
 SVG, PNG, ZOOM_BACK, ZOOM = range(4)  # the tools of a chart, from the right
 RETURNS, ENTROPY = "Return of full games", "Entropy of the policy, nats"
 ATTACK = """x" onclick="attack()" x="<img src=x onerror=attack()>');attack();//{{ attack() }}"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One for all tests. It ends with them: while it runs, no other test of this process can use asyncio."""
-    with running_browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -345,62 +335,3 @@ def test_no_other_file_is_given_out_and_nothing_without_the_token(results: Path,
         for asked in (secret, plain):  # now with the cookie
             with opener.open(asked) as answer:
                 assert (answer.status, answer.url) == (200, plain)
-
-
-@pytest.fixture
-def training(tmp_path: Path) -> "Iterator[subprocess.Popen[bytes]]":
-    """Training of Pong that writes a report and a checkpoint every second or so."""
-    words = ["--worker_count=1", "--envs_per_worker=4", "--report_period=400", "--save_model_period=4", "--console=off"]
-    words += ["--nocurves", "--environment_max_steps=1000000", f"--results_dir={tmp_path}", "--keep_checkpoints=2"]
-    command = [sys.executable, str(ROOT / "main.py"), "--op_mode=train", "--env=PongNoFrameskip-v4", *words]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
-        yield process
-        process.terminate()
-        process.wait(60)
-
-
-def live_games() -> list[psutil.Process]:
-    """The processes of the dashboard's live games: the only ones of the lowest priority that are spawned."""
-    found = []
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has ended
-            if "processes.inside" in " ".join(child.cmdline()) and child.nice() == 19:
-                found.append(child)
-    return found
-
-
-def test_a_run_is_watched_while_it_trains(browser: Any, tmp_path: Path, training: "subprocess.Popen[bytes]") -> None:
-    with serving(tmp_path) as address, visiting(browser, address) as visitor:
-        watch(visitor, training)
-
-
-def watch(visitor: Visitor, training: "subprocess.Popen[bytes]") -> None:
-    page = visitor.open("/")
-    link = page.locator("tbody a")
-    link.wait_for(timeout=90_000)  # of the list, which was open before the run began
-    page.locator(".state-work").wait_for()
-    link.click()
-    first = len(visitor.wait_for_chart(ENTROPY)[0])
-    visitor.wait_until(lambda: len(visitor.chart(ENTROPY)[0]) >= first + 3)
-
-    page.get_by_role("tab", name="Agent").click()
-    page.get_by_role("button", name="Play").click()
-    page.wait_for_selector("img.screen[src^=data]", timeout=120_000)
-    seen: set[str] = set()
-
-    def moves() -> bool:
-        seen.add(page.locator("img.screen").get_attribute("src"))
-        return len(seen) >= 10
-
-    visitor.wait_until(moves)
-    assert page.locator(".bars .fill").count() == 6
-    assert len(live_games()) == 1
-    assert training.poll() is None
-    training.terminate()
-    page.get_by_text("stopped", exact=True).wait_for()
-    page.get_by_text("saliency").click()
-    page.wait_for_selector("img[alt=saliency][src^=data]")
-    page.get_by_role("tab", name="Console").click()
-    page.get_by_text("updates planned").wait_for()
-    page.goto("about:blank")
-    visitor.wait_until(lambda: not live_games())
