@@ -43,14 +43,15 @@ def read_demonstrations(run: Run) -> Rows:
     parts: list[Rows] = [np.empty((0, run.layout.nbytes), np.uint8)]
     if options.demonstrations is None or not (options.keeps_games or pretrains(run)):
         return parts[0]
-    room = usable_memory()
+    room, needed = usable_memory(), 0
     for name, game, environment in _games(run, options.demonstrations):
         with closing(environment):
             try:
                 parts.append(unrolls_of(game, environment, run.layout, run.config.loss.gamma, own.episodic_life))
             except ValueError as error:
                 raise UsageError(f"--demonstrations: {name} {error}.") from None
-        if 2 * sum(part.nbytes for part in parts) > room:  # twice: they are joined at the end
+        needed += 2 * parts[-1].nbytes  # twice: they are joined at the end
+        if needed > room:
             raise UsageError(
                 f"--demonstrations={options.demonstrations} needs more than the {format_bytes(room)} of memory that "
                 "are free; fewer games would be right."
