@@ -182,11 +182,13 @@ class NodeLink:
     async def _send_weights(self) -> None:
         """Send the newest weights while rounds are played, and leave a slow network as much time for unrolls."""
         while True:
-            await asyncio.sleep(min(LONGEST_PAUSE, max(WEIGHTS_SECONDS, self._publish_ms / 1000)))
+            pause = WEIGHTS_SECONDS
             if self.outstanding:
                 version, weights, size = self._players.newest_weights()
                 if version > self._version:
                     await self._load_weights(version, weights, size)
+                    pause = max(pause, self._publish_ms / 1000)
+            await asyncio.sleep(min(LONGEST_PAUSE, pause))
 
     async def _load_weights(self, version: int, weights: "ObjectRef[Any]", size: int) -> None:
         begun = time.monotonic()

@@ -1,6 +1,7 @@
 """The link to a node, with a stand-in for Ray: the network is cut, weights travel, players are lost."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -143,6 +144,19 @@ def test_a_slow_network_has_as_much_time_for_rounds_as_for_weights(monkeypatch: 
         node.answer(("load_weights", 12))
         await until(lambda: len(node.calls) == 3)
         assert node.calls[2] == ("load_weights", 13) and asyncio.get_running_loop().time() - answered_at > 0.4
+
+    play(node, work)
+
+
+def test_a_slow_start_does_not_delay_newer_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count(0, 1000)  # the first weights take so long, because they make the player
+    monkeypatch.setattr(node_link, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr(node_link, "LONGEST_PAUSE", 1000)
+    node = Node()
+
+    async def work() -> None:
+        node.link.request()
+        await until(lambda: ("load_weights", 12) in node.calls)
 
     play(node, work)
 
