@@ -20,29 +20,6 @@ from options.replay_options import ReplayOptions, divisible_batch
 from options.rules import Options, UsageError, declared
 from options.run_options import CheckpointOptions, ReportOptions, RunOptions, TestOptions
 
-__all__ = [  # with the topics of other files
-    "OPTIONS",
-    "TOPICS",
-    "CheckpointOptions",
-    "ClusterOptions",
-    "Config",
-    "EnvironmentOptions",
-    "LearnerOptions",
-    "LossOptions",
-    "NetworkOptions",
-    "OptimizerOptions",
-    "RealtimeOptions",
-    "ReplayOptions",
-    "ReportOptions",
-    "RunOptions",
-    "TestOptions",
-    "WorkerOptions",
-    "against_gpu_settings",
-    "defaults_beside",
-    "merged",
-    "preset",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
