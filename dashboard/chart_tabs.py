@@ -8,8 +8,7 @@ from nicegui import ui
 from dashboard.charts import ChartOptions, Frame, line_chart
 from dashboard.page_parts import ChartCard, notices, show_notices
 from reports.panels import X_AXES, Panel, return_lines, time_axis
-from run_files.run_history import History
-from run_files.run_reader import RunReader
+from run_files.run_reader import History, RunReader
 
 RETURNS = "Return of full games"
 MOST_FOUND = 30  # charts of figures that a search finds

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from reports.panels import COLOURS, Line, Panel, XAxis
-from run_files.run_history import Curve, History, Series
+from run_files.run_reader import Curve, History, Series
 
 # JavaScript in place of a value: ECharts gets what it evaluates to in the browser.
 INK, SOFT, CARD = (f"getComputedStyle(document.body).getPropertyValue('--{name}')" for name in ("ink", "soft", "card"))

@@ -17,17 +17,8 @@ from reports.compare_runs import Configuration, configuration, what_is_unusual
 from reports.number_format import NOTHING_YET, formatted
 from reports.scores import game_name
 from run_files.metrics import EPISODES, METRICS, flat_numbers, last_report
-from run_files.run_folder import (
-    CONFIG,
-    SUMMARY,
-    SWEEP_FILE,
-    read_config,
-    read_json,
-    read_summary,
-    write_atomically,
-)
-from run_files.run_history import options_of, weights_of
-from run_files.run_reader import RunReader
+from run_files.run_folder import CONFIG, SUMMARY, SWEEP_FILE, read_config, read_json, write_atomically
+from run_files.run_reader import RunReader, options_of, weights_of
 
 AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE = "at work", "finished", "stopped", "failed", "unreadable"
 STATES = (AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE)
@@ -242,9 +233,9 @@ def _read_row(folder: Path, name: str) -> RunRow:
     if config is None:
         return RunRow(name, folder, UNREADABLE, f"Its {CONFIG} is damaged, or no run wrote it.", written=latest)
     report: Mapping[str, Any] = {}
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         report = last_report(folder / METRICS) or {}
-    summary = read_summary(folder)
+    summary = read_json(folder / SUMMARY) or {}
     status, why = summary.get("status"), summary.get("why")
     reported, summed = flat_numbers(report), flat_numbers(summary)
     made, named, notes = file_stamp(folder / CONFIG), MADE_AT.search(folder.name), folder / NOTES

@@ -19,7 +19,7 @@ from options.rules import described
 from reports.number_format import NOTHING_YET, age, count, file_size, on_page
 from reports.panels import learning_panels, machine_panels, replay_panels
 from run_files.metrics import EPISODES, EVALUATIONS, METRICS, last_lines
-from run_files.run_folder import CHECKPOINTS, CONFIG, JOB_LOG, MESSAGES, SUMMARY, VIDEOS, is_job, read_summary
+from run_files.run_folder import CHECKPOINTS, CONFIG, JOB_LOG, MESSAGES, SUMMARY, VIDEOS, is_job, read_json
 from run_files.run_reader import RunReader
 
 REFRESH_SECONDS = 2.0
@@ -192,7 +192,8 @@ class ConsoleTab:
         self.update()
 
     def update(self) -> None:
-        self._go_on.set_text(str(read_summary(self._folder).get("go_on") or NOTHING_YET))
+        summary = read_json(self._folder / SUMMARY) or {}
+        self._go_on.set_text(str(summary.get("go_on") or NOTHING_YET))
         try:
             text = "\n".join(last_lines(self._log, LOG_LINES)) if self._readable else ""
             self._lines.set_text(text or "There are no messages.")

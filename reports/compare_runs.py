@@ -11,7 +11,7 @@ from option_flags import OPTIONS, CheckpointOptions, LossOptions, ReportOptions,
 from options.replay_options import A_REPLAY, REPLAY_KEYS, ReplaySpec, parse_replays
 from options.rules import UsageError, counted, declared
 from reports.panels import Line, colour_of, dashes
-from run_files.run_history import CHOSEN_NETWORK, Curve, History
+from run_files.run_reader import CHOSEN_NETWORK, Curve, History
 
 # Options that do not influence learning, and the seed: runs of one group may differ in them.
 IGNORED_OPTIONS = {

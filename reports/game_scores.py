@@ -28,8 +28,7 @@ from reports.scores import (
     interquartile_mean_of_runs,
     published_name,
 )
-from run_files.run_history import History
-from run_files.run_reader import read_histories
+from run_files.run_reader import History, read_histories
 
 USAGE = "usage: python -m reports.game_scores SWEEP|RUN [RUN ...] [--name=value ...]"
 LAST_GAMES = 100

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from options.learning_options import LOSS_TERMS
-from run_files.run_history import Curve, History, Series
+from run_files.run_reader import Curve, History, Series
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish too; the most different ones first. Each can be
 # seen on white and on nearly black.

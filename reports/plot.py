@@ -22,8 +22,7 @@ from reports.compare_runs import Group, Look, group_runs, line_of, looks
 from reports.panels import X_AXES, Line
 from reports.scores import game_name
 from run_files.run_folder import write_atomically
-from run_files.run_history import History
-from run_files.run_reader import ARCHIVE, read_histories
+from run_files.run_reader import ARCHIVE, History, read_histories
 
 INK, FAINT_INK, GRID = "#222222", "#6B6B6B", "#E6E6E6"
 PICTURE = matching(r"(?s).*[^/]\.(png|svg|pdf)", "end in one of .png, .svg, .pdf", is_path=True)

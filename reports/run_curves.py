@@ -22,8 +22,7 @@ from reports.plot import FAINT_INK, INK, as_bytes, format_counts, short_count, s
 from reports.scores import game_name
 from run_files.metrics import EVALUATIONS, METRICS
 from run_files.run_folder import write_atomically
-from run_files.run_history import CHOSEN_NETWORK, History, Series
-from run_files.run_reader import RunReader
+from run_files.run_reader import CHOSEN_NETWORK, History, RunReader, Series
 
 FILE = "curves.png"
 COUNTED = {"agent_steps": "steps", "frames": "frames"}

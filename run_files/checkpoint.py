@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -290,16 +289,10 @@ def link(source: Path, target: Path) -> None:
     """Make `target` a hard link to `source`, atomically; a copy if the file system has no links."""
     temporary = temporary_beside(target)
     try:
-        try:
-            os.link(source.resolve(), temporary)  # a relative symbolic link would be wrong in another folder
-        except OSError:
-            shutil.copyfile(source, temporary)
-            with temporary.open("rb") as copy:
-                os.fsync(copy.fileno())
+        os.link(source.resolve(), temporary)  # a relative symbolic link would be wrong in another folder
         os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    except OSError:
+        write_atomically(target, source.read_bytes())
 
 
 def _is_intact_zip(data: bytes) -> bool:

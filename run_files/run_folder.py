@@ -131,11 +131,6 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     return config if of_a_run else None
 
 
-def read_summary(folder: Path) -> dict[str, Any]:
-    """The content of summary.json; empty if there is none that a run could have written."""
-    return read_json(folder / SUMMARY) or {}
-
-
 def _sync_folder(folder: Path) -> None:
     """Make sure that new names in `folder` survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -7,11 +7,11 @@ import math
 import os
 import zlib
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,60 @@ from numpy.typing import NDArray
 from options.rules import UsageError
 from run_files.metrics import EPISODES, EVALUATIONS, METRICS, NewLines, flat_numbers, parse_report
 from run_files.run_folder import CONFIG, is_job, read_config, run_of_job
-from run_files.run_history import EVALUATED_MEAN, Columns, Curve, History, options_of, parent_of, weights_of
 
-MOST_ANCESTORS = 1000
+Series: TypeAlias = NDArray[np.float64]
+Columns: TypeAlias = Mapping[str, Series]  # figures of reports by flat name, equally long; NaN where one has none
+CHOSEN_NETWORK = "chosen_network"
+EVALUATED = "eval_"  # prefix of the names of evaluation figures
+EVALUATED_MEAN = f"{EVALUATED}return_mean"
 ARCHIVE = ".jsonl.gz"  # the end of the name of an archive
+
+
+class Curve(NamedTuple):
+    """The points of one figure in the order of the reports. `x` and `y` are equally long."""
+
+    x: Series
+    y: Series
+
+
+@dataclass(frozen=True)
+class History:
+    """The reports and games of a run and all its ancestors, oldest first."""
+
+    folder: Path
+    options: Mapping[str, Any]  # of the last run
+    reports: Columns
+    games: Curve  # agent steps when each game ended, and its return
+    evaluations: Columns = field(default_factory=dict)
+    ancestors: frozenset[Path] = frozenset()  # folders of the runs that it was resumed from, directly or indirectly
+    weights_from: str | None = None  # the checkpoint whose weights its first run started from (--load_weights_only)
+
+    def curve(self, name: str, x: str = "agent_steps") -> Curve:
+        """The figure with this flat name (`time_shares/update`) over the figure `x`, where a report has both."""
+        columns = self.evaluations if name.startswith(EVALUATED) else self.reports
+        if x not in columns or name not in columns:
+            return Curve(np.empty(0), np.empty(0))
+        known = ~(np.isnan(columns[x]) | np.isnan(columns[name]))
+        return Curve(columns[x][known], columns[name][known])
+
+    @property
+    def last(self) -> dict[str, float]:
+        """The newest report."""
+        return {name: float(column[-1]) for name, column in self.reports.items() if not np.isnan(column[-1])}
+
+    @property
+    def agent_steps(self) -> float:
+        """The agent steps at the last report."""
+        return self.last.get("agent_steps", 0.0)
+
+    @property
+    def return_window(self) -> int:
+        """The number of games in the moving mean `return_mean`."""
+        return int(self.options.get("avg_buff_size", 100))
+
+    def names(self) -> list[str]:
+        """The flat names of all figures in any report or evaluation."""
+        return [*self.reports, *(name for name in self.evaluations if name.startswith(EVALUATED))]
 
 
 class _RowFile(NewLines):
@@ -47,7 +97,7 @@ class _RowFile(NewLines):
         try:
             for line in self.read():
                 self._changed = True
-                with suppress(ValueError):
+                with suppress(ValueError, RecursionError):  # JSON may have thousands of brackets
                     self._add(line)
         except OSError as error:
             self.unreadable = error.strerror or str(error)
@@ -118,19 +168,15 @@ class _GameFile(_RowFile):
             self._numbers.extend((steps, value))
 
 
-@dataclass(frozen=True)
 class _Part:
     """The files of one run of a lineage, and the agent steps up to which they count."""
 
-    folder: Path
-    limit: float
-    reports: _ReportFile
-    evaluations: _ReportFile
-    games: _GameFile | None  # None where they are not wanted
-
-    @property
-    def files(self) -> list[_RowFile]:
-        return [self.reports, self.evaluations, *([self.games] if self.games else [])]
+    def __init__(self, folder: Path, limit: float, most_reports: int, with_games: bool) -> None:
+        self.folder, self.limit = folder, limit
+        self.reports = _ReportFile(folder / METRICS, limit, most_reports)
+        self.evaluations = _ReportFile(folder / EVALUATIONS, limit, most_reports)
+        self.games = _GameFile(folder / EPISODES, limit)
+        self.files = [self.reports, self.evaluations, *([self.games] if with_games else [])]
 
 
 class RunReader:
@@ -151,9 +197,8 @@ class RunReader:
         self.folder = folder
         self.config: dict[str, Any] = {}  # config.json; empty until it can be read
         self.problems: list[str] = []
-        self._with_games = with_games
         self._within = within
-        self._most_reports = most_reports
+        self._kept = most_reports, with_games  # of each part
         self._parts: list[_Part] = []  # the run and its ancestors, oldest first
         self._weights_from: str | None = None
 
@@ -181,7 +226,7 @@ class RunReader:
 
     @property
     def history(self) -> History:
-        games = np.concatenate([np.empty((0, 2)), *(part.games.table for part in self._parts if part.games)])
+        games = np.concatenate([np.empty((0, 2)), *(part.games.table for part in self._parts)])
         return History(
             self.folder,
             options_of(self.config) if self.config else {},
@@ -194,9 +239,9 @@ class RunReader:
 
     def _lineage(self, config: dict[str, Any]) -> list[_Part]:
         """The run and its ancestors, as far as their folders still exist, oldest first."""
-        parts = [self._part(self.folder, math.inf)]
+        parts = [_Part(self.folder, math.inf, *self._kept)]
         seen = {self.folder.resolve()}
-        while len(parts) <= MOST_ANCESTORS:
+        while True:
             self._weights_from = weights_of(config)
             try:
                 place, limit = parent_of(parts[-1].folder, config, parts[-1].limit)
@@ -208,15 +253,8 @@ class RunReader:
                 break  # also if the parent is gone: its own parent is unknown then
             seen.add(parent)
             config = parents_config
-            parts.append(self._part(parent, limit))
+            parts.append(_Part(parent, limit, *self._kept))
         return parts[::-1]
-
-    def _part(self, folder: Path, limit: float) -> _Part:
-        reports, evaluations = (
-            _ReportFile(folder / name, limit, self._most_reports) for name in (METRICS, EVALUATIONS)
-        )
-        games = _GameFile(folder / EPISODES, limit) if self._with_games else None
-        return _Part(folder, limit, reports, evaluations, games)
 
 
 def _joined(parts: Sequence[Columns]) -> Columns:
@@ -228,6 +266,35 @@ def _joined(parts: Sequence[Columns]) -> Columns:
         )
         for name in dict.fromkeys(name for part in parts for name in part)
     }
+
+
+def options_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags, with `slots_per_worker` as the run chose it, so that it equals a run with this number as its flag.
+
+    Beside them is the network that `--network=auto` has come to.
+    """
+    slots, network = (config.get("machine") or {}).get("slots_per_worker"), config.get("network")
+    chosen = {"slots_per_worker": slots, CHOSEN_NETWORK: network if isinstance(network, str) else None}
+    return {**config["options"], **{name: value for name, value in chosen.items() if value}}
+
+
+def weights_of(config: Mapping[str, Any]) -> str | None:
+    """The checkpoint whose weights the run of this config.json started from (--load_weights_only)."""
+    origin = config.get("weights_from")
+    found = origin.get("checkpoint") if isinstance(origin, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def parent_of(folder: Path, config: Mapping[str, Any], limit: float) -> tuple[Path | None, float]:
+    """The folder of the run that this one was resumed from, and the agent steps up to which its reports count."""
+    parent = config.get("parent")
+    if not isinstance(parent, Mapping):
+        return None, limit
+    named = Path(parent["run"])
+    # The path is as it was given at that time. If the results folder was moved since, the parent lies beside the child.
+    # Unlike Path's, os's function has no error for a folder in a home that this user may not enter.
+    place = named if os.path.isdir(named) else folder.parent / named.name  # noqa: PTH112
+    return place, min(limit, float(parent["agent_steps"]))
 
 
 def read_history(folder: Path) -> History:

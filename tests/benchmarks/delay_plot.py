@@ -30,8 +30,7 @@ from reports.plot import (
     write_picture,
 )
 from reports.scores import game_name
-from run_files.run_history import History
-from run_files.run_reader import read_histories
+from run_files.run_reader import History, read_histories
 
 ASYNCHRONOUS, TURNS = "asynchronous", "turns"
 

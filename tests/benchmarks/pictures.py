@@ -29,8 +29,7 @@ from reports.panels import page_panels
 from reports.run_curves import draw_run
 from reports.scores import game_name
 from run_files.run_folder import write_atomically
-from run_files.run_history import History
-from run_files.run_reader import read_histories, read_history
+from run_files.run_reader import History, read_histories, read_history
 from tests.benchmarks import delay_plot, peer_plot
 from tests.benchmarks.console_picture import console_svg
 from tests.benchmarks.game_film import game_gif

@@ -11,7 +11,7 @@ from dashboard.chart_tabs import panel_chart
 from dashboard.charts import ChartOptions, Frame, line_chart
 from dashboard.results import Results
 from reports.panels import X_AXES, XAxis, learning_panels, replay_panels, return_lines, time_axis
-from run_files.run_history import History
+from run_files.run_reader import History
 from tests.dashboard.some_runs import write_run
 
 STEPS = X_AXES["steps"]

@@ -11,8 +11,7 @@ import pytest
 from option_flags import Config
 from reports.compare_runs import Group, Look, group_runs, line_of
 from reports.run_curves import draw_run
-from run_files.run_history import Curve, History
-from run_files.run_reader import read_histories, read_history
+from run_files.run_reader import Curve, History, read_histories, read_history
 from tests.benchmarks.keep_curves import reduced, write_archive
 from tests.reports.some_run import write_run
 

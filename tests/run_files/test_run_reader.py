@@ -1,6 +1,7 @@
 """Curves of a run and its ancestors, read from their folders."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,7 @@ import pytest
 
 from options.rules import UsageError
 from run_files.metrics import flat_numbers
-from run_files.run_history import History
-from run_files.run_reader import RunReader, read_history
+from run_files.run_reader import History, RunReader, read_history
 from tests.reports.some_run import write_run
 
 
@@ -61,14 +61,14 @@ def test_a_parent_is_found_if_its_old_place_belongs_to_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a copy of the results of somebody else, whose home folder nobody may enter."""
-    old, is_folder = "/home/alice/results/first", Path.is_dir
+    old, stat = "/home/alice/results/first", os.stat
 
-    def is_dir(path: Path) -> bool:
+    def refusing(path: Any, **how: Any) -> os.stat_result:
         if str(path) == old:
             raise PermissionError(13, "Permission denied", old)
-        return is_folder(path)
+        return stat(path, **how)
 
-    monkeypatch.setattr(Path, "is_dir", is_dir)
+    monkeypatch.setattr(os, "stat", refusing)
     write_run(tmp_path / "first")
     write_run(tmp_path / "second", range(21_000, 23_000, 1000), parent={"run": old, "agent_steps": 9000})
     assert read_history(tmp_path / "second").curve("entropy").x[0] == 1000
