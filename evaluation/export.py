@@ -71,11 +71,12 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
     Nothing is written if a difference exceeds TOLERANCE.
     """
     config = Config.from_flags(checkpoint.options)
-    policy, layout = load_policy(checkpoint, config)
-    inputs = random_inputs(policy.network, layout)
+    network, layout = load_network(checkpoint, config)
+    given = random_inputs(network, layout)
+    policy, inputs = ExportedPolicy(network, list(given)).eval().requires_grad_(False), tuple(given.values())
     expected = policy(*inputs)
-    if policy.network.lstm is not None:
-        policy.network.register_module("lstm", OneStep(policy.network.lstm))
+    if network.lstm is not None:
+        network.register_module("lstm", OneStep(network.lstm))
     described = {"options": json.dumps(checkpoint.options), "logits": json.dumps(logit_names(layout))}
     example = tuple(tensor[:2] for tensor in inputs)  # the number of rows must not be fixed by it
     with warnings.catch_warnings():
@@ -125,19 +126,11 @@ class ExportedPolicy(nn.Module):
     Outputs: `logits [N, P]`, `values [N]`; with an LSTM `new_states [N, 2, L]`.
     """
 
-    def __init__(self, network: ActorCritic) -> None:
+    def __init__(self, network: ActorCritic, inputs: Sequence[str]) -> None:
         super().__init__()
         self.network = network
-        parts = {
-            "observations": network.background.numel() > 0,
-            "vectors": network.vector_mean is not None,
-            "action_masks": network.mask_size > 0,
-        }
-        self.inputs = [name for name, is_there in parts.items() if is_there]
-        self.outputs = ["logits", "values"]
-        if network.lstm is not None:
-            self.inputs += ["previous_actions", "previous_rewards", "states"]
-            self.outputs.append("new_states")
+        self.inputs = inputs
+        self.outputs = ["logits", "values", *([] if network.lstm is None else ["new_states"])]
 
     def forward(self, *inputs: torch.Tensor) -> Tensors:
         given, count = dict(zip(self.inputs, inputs, strict=True)), inputs[0].shape[0]
@@ -171,38 +164,39 @@ class OneStep(nn.Module):
         return hidden[None], (hidden[None], cell[None])
 
 
-def load_policy(checkpoint: Checkpoint, config: Config) -> tuple[ExportedPolicy, UnrollLayout]:
-    """The checkpoint's policy, in float32, and the layout of its unrolls."""
+def load_network(checkpoint: Checkpoint, config: Config) -> tuple[ActorCritic, UnrollLayout]:
+    """The checkpoint's network, in float32, and the layout of its unrolls."""
     with refusing_foreign_content(checkpoint):
         # Features that replays compare are no part of the policy.
         layout = replace(saved_layout(checkpoint.content, config), feature_size=0)
         network = ActorCritic(config.network, layout, torch.float32)
         network.load_saved(checkpoint.content["learner"]["network"])
-    return ExportedPolicy(network).eval().requires_grad_(False), layout
+    return network, layout
 
 
-def random_inputs(network: ActorCritic, layout: UnrollLayout) -> Tensors:
-    """Inputs of the policy, for the comparison with the network."""
+def random_inputs(network: ActorCritic, layout: UnrollLayout) -> dict[str, torch.Tensor]:
+    """Inputs of the policy by name, for the comparison with the network."""
     generator = torch.Generator().manual_seed(0)
-    inputs: list[torch.Tensor] = []
+    inputs: dict[str, torch.Tensor] = {}
     if network.background.numel():
         shape = (COMPARED, *network.background.shape[-3:])
-        inputs.append(torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator))
+        inputs["observations"] = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
     if network.vector_mean is not None and network.vector_deviation is not None:
         # Some of them are beyond the limit of normalised numbers.
         normal = torch.randn(COMPARED, len(network.vector_mean), generator=generator)
-        inputs.append(network.vector_mean + 5 * network.vector_deviation * normal)
+        inputs["vectors"] = network.vector_mean + 5 * network.vector_deviation * normal
     if network.mask_size:
-        inputs.append(torch.randint(2, (COMPARED, network.mask_size), generator=generator).float())
+        inputs["action_masks"] = torch.randint(2, (COMPARED, network.mask_size), generator=generator).float()
     if network.lstm is not None:
         policy = network.distribution
         parameters = torch.zeros(COMPARED, policy.parameter_count)
         uniforms = torch.rand(policy.most_likely(parameters).shape, generator=generator)
         actions = policy.sample(parameters, uniforms)
         actions[0] = torch.from_numpy(layout.no_action)
-        rewards = torch.randn(COMPARED, generator=generator)
-        inputs += [actions, rewards, torch.randn(COMPARED, 2, network.lstm_size, generator=generator)]
-    return tuple(inputs)
+        inputs["previous_actions"] = actions
+        inputs["previous_rewards"] = torch.randn(COMPARED, generator=generator)
+        inputs["states"] = torch.randn(COMPARED, 2, network.lstm_size, generator=generator)
+    return inputs
 
 
 def as_onnx(policy: ExportedPolicy, inputs: Tensors, metadata: Mapping[str, str]) -> bytes:

@@ -7,7 +7,6 @@ browser plays its MPEG-4, and its VP9 is many times slower.
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import av
@@ -86,15 +85,12 @@ class Scene:
         self._canvas: Picture = np.full((HEIGHT, WIDTH, 3), BACKGROUND, np.uint8)
         self._write(heading, 42, 0.75, VALUE)
         self._write(subheading, 68, 0.48, LABEL)
-        self._rows: dict[str, str] = {}
 
     def draw(self, screen: Picture, rows: Mapping[str, str]) -> Picture:
         """The picture `[HEIGHT, WIDTH, 3]`. The next call overwrites it."""
         self._draw_screen(screen)
         for row, (label, value) in enumerate(rows.items()):
-            if self._rows.get(label) != value:
-                self._rows[label] = value
-                self._draw_row(FIRST_ROW + row * ROW_HEIGHT, label, value)
+            self._draw_row(FIRST_ROW + row * ROW_HEIGHT, label, value)
         return self._canvas
 
     def _draw_screen(self, screen: Picture) -> None:
@@ -151,9 +147,7 @@ class Film:
     def __enter__(self) -> "Film":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:
             if self._latest is not None:
                 for _ in range(self.frames, self._least_frames):

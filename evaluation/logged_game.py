@@ -129,15 +129,11 @@ class Replay:
         rows = {"score": score_text(own_score), "action": self._action, "value": self._value}
         rows |= {self._unit: f"{self._steps:,}", "time": f"{minutes}:{seconds:02}"}
         if self._played is not None:
-            rows |= _played_rows(self._played(), self._name_of)
+            played = self._played()
+            age = "idle action" if played.age is None else counted(played.age, "frame")
+            rows |= {"action": self._name_of(played.action), "age of its screen": age}
         self._seen.append((screen.copy(), rows))
         self.frames += 1
-
-
-def _played_rows(played: Played, name_of: Callable[[Any], str]) -> dict[str, str]:
-    """What a frame plays in a game that does not wait, and the age of the screen that it was chosen from."""
-    age = "idle action" if played.age is None else counted(played.age, "frame")
-    return {"action": name_of(played.action), "age of its screen": age}
 
 
 def action_labels(environment: gymnasium.Env[Any, Any]) -> list[str]:

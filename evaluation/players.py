@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import torch
@@ -26,17 +25,10 @@ from workers.realtime.session import RealtimeSession
 from workers.shared_weights import NewestWeights, SharedWeights
 from wrappers.environment import FinishedGame
 
+if TYPE_CHECKING:  # a film is pickled, so only a process that makes one imports what films need
+    from evaluation.logged_game import FilmOfGame
+
 LONGEST_WAIT = 1.0  # seconds without a message of the parent, before the clock starts
-
-
-class Filming(Protocol):
-    """A film to be made. It is pickled, so that only a process that makes one imports what films need."""
-
-    @property
-    def path(self) -> Path: ...
-
-    def make(self, alive: Callable[[], None]) -> list[str]:
-        """Make it, and call `alive` often. Returns what is to be announced."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +114,8 @@ class PlayerPool:
         self._children = children
         self._slots = player.series.slots
         # A task is the number of a game, and what is to be filmed of it; None to play it.
-        self._waiting: deque[tuple[int, Filming | None]] = deque((game, None) for game in games)
-        self._given: dict[Member, dict[int, Filming | None]] = {}
+        self._waiting: deque[tuple[int, FilmOfGame | None]] = deque((game, None) for game in games)
+        self._given: dict[Member, dict[int, FilmOfGame | None]] = {}
         try:
             for index in range(min(processes, len(self._waiting))):
                 member = Member(f"player {index}", lambda starts: player, index)
@@ -142,7 +134,7 @@ class PlayerPool:
     def process_ids(self) -> list[int]:
         return self._children.process_ids()
 
-    def film(self, number: int, film: Filming) -> None:
+    def film(self, number: int, film: "FilmOfGame") -> None:
         """Film a game that has ended."""
         self._waiting.append((number, film))
 

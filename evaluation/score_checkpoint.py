@@ -114,11 +114,11 @@ def with_latency_of_training(config: Config, checkpoint: Checkpoint) -> tuple[Co
 
     A policy learns the delay that it is trained with. --inference_latency and --inference_processes set another one.
     """
-    given = config.realtime
-    realtime = as_trained(given, checkpoint.action_ms)
+    given, trained = config.realtime, checkpoint.content["progress"]
+    realtime = as_trained(given, trained["action_ms"])
     if not config.environment.in_real_time or realtime == given:
         return config, []
-    processes = given.inference_processes or checkpoint.inference_processes
+    processes = given.inference_processes or trained["inference_processes"]
     said = (
         f"actions take as long as in training: --inference_latency={realtime.inference_latency}; another one beats it"
     )

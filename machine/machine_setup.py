@@ -33,15 +33,11 @@ class Machine:
     inference_processes: int = 0  # of each worker, with --interaction=realtime
 
     def described(self) -> dict[str, str | int]:
-        real_time = {"inference_processes": self.inference_processes} if self.inference_processes else {}
+        chosen = {name: v if isinstance(v, int) else str(v).removeprefix("torch.") for name, v in vars(self).items()}
+        if not self.inference_processes:
+            del chosen["inference_processes"]
         return {
-            **real_time,
-            "device": str(self.device),
-            "precision": str(self.precision).removeprefix("torch."),
-            "worker_precision": str(self.worker_precision).removeprefix("torch."),
-            "worker_count": self.worker_count,
-            "slots_per_worker": self.slots_per_worker,
-            "learner_threads": self.learner_threads,
+            **chosen,
             "cores": usable_cores(),
             "platform": platform.platform(),
             "python": platform.python_version(),

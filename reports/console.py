@@ -31,33 +31,28 @@ class Console:
 
     def __init__(self, messages: Path | None = None, period: float = math.inf) -> None:
         self._messages = messages
-        self._period = period  # seconds between two statuses that are shown; infinite: none is
+        self._period = period  # seconds between two statuses; infinite: none is shown
         self._next = -math.inf
-        self._unshown: Status | None = None  # a status that is newer than the one on the screen
 
     def start(self, header: Sequence[str]) -> None:
         """Print the lines that describe the run."""
         self._keep(header)
 
     def due(self, now: float) -> bool:
-        """Whether `show` would show a status now. If not, the caller need not make one."""
+        """Whether it is time to show a status again."""
         return self._period < math.inf and now >= self._next
 
     def show(self, status: Status, now: float) -> None:
-        """Keep the newest status, and show it if a period is over; `now` is in seconds of a monotonic clock."""
-        self._unshown = status
-        if self.due(now):
-            self._next = now + self._period
-            self._show(status)
-            self._unshown = None
+        """Show a status; `now` is in seconds of a monotonic clock."""
+        self._next = now + self._period
+        self._show(status)
 
     def message(self, text: str) -> None:
         """Print a message, which stays on the screen."""
         self._keep([text])
 
     def close(self, final_lines: Sequence[str]) -> None:
-        """Show the newest status, then print the last lines of the run."""
-        self._end()
+        """Print the last lines of the run."""
         self._keep(final_lines)
 
     def _keep(self, texts: Sequence[str]) -> None:
@@ -75,12 +70,6 @@ class Console:
 
     def _show(self, status: Status) -> None:
         """Print or draw a status."""
-
-    def _end(self) -> None:
-        """Show a status that is not shown yet."""
-        if self._unshown is not None:
-            self._show(self._unshown)
-        self._unshown = None
 
 
 def make_console(mode: str, period: float, stream: TextIO, messages: Path | None = None) -> Console:
@@ -131,7 +120,7 @@ class LiveConsole(Console):
             self._terminal.print(Text("\n".join(texts)), soft_wrap=True)  # long lines stay whole, for copying
 
     def _show(self, status: Status) -> None:
-        self._trend.add(status.trend_value)
+        self._trend.add(status["return_mean"])
         # The last column stays free: terminals differ in where the cursor goes from there.
         width = max(1, min(self._terminal.width - 1, WIDEST_DISPLAY))
         view = Constrain(status.view(width, self._trend.samples), width)
@@ -140,9 +129,9 @@ class LiveConsole(Console):
             self._terminal.show_cursor()  # Live hides it, and it would stay hidden after a run that is killed
         self._live.update(Group(view, " "), refresh=True)  # the cursor waits in an empty last line
 
-    def _end(self) -> None:
-        super()._end()
+    def close(self, final_lines: Sequence[str]) -> None:
         self._live.stop()
+        super().close(final_lines)
 
 
 class Trend:

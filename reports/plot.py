@@ -106,7 +106,10 @@ def compare(histories: Sequence[History], options: PlotOptions) -> tuple[list[Gr
         format_counts(axes, 6)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(float(f"{value:.6g}"))))
         axes.set_xlabel(axis.label, fontsize=9, color=FAINT_INK)
-    panels[0].set_ylabel(_metric_name(options.metric, with_values), fontsize=9, color=FAINT_INK)
+    windows = {history.return_window for history in with_values}
+    is_mean = options.metric == METRIC and len(windows) == 1
+    metric = f"mean return of the last {windows.pop()} games" if is_mean else options.metric
+    panels[0].set_ylabel(metric, fontsize=9, color=FAINT_INK)
     write_picture(Path(options.output), figure)
     return groups, left_out
 
@@ -130,13 +133,6 @@ def named_groups(histories: Sequence[History], names: str | None = None) -> tupl
         for run in [group.runs[0].folder.name]
     ]
     return groups, grey
-
-
-def _metric_name(metric: str, histories: Sequence[History]) -> str:
-    windows = {history.return_window for history in histories}
-    if metric != METRIC or len(windows) > 1:
-        return metric
-    return f"mean return of the last {windows.pop()} games"
 
 
 def _page(games: int, looks: Sequence[Look]) -> tuple[Figure, list[Axes]]:

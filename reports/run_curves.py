@@ -20,7 +20,6 @@ from reports.number_format import duration, on_page
 from reports.panels import MEAN, TESTED, X_AXES, Panel, page_panels, return_lines, smoothed
 from reports.plot import FAINT_INK, INK, as_bytes, format_counts, short_count, style_axes, verbatim
 from reports.scores import game_name
-from run_files.metrics import EVALUATIONS, METRICS
 from run_files.run_folder import write_atomically
 from run_files.run_reader import CHOSEN_NETWORK, History, RunReader, Series
 
@@ -33,25 +32,21 @@ PAUSE = 30  # drawing times; so drawing takes a thirtieth of a core at most
 
 
 def redraw(connection: Connection, folder: Path) -> None:
-    """Draw a run whenever it has new reports, until the connection is closed, and then a last time."""
+    """Draw a run whenever it has new figures, until the connection is closed, and then a last time."""
     run = RunReader(folder)
-    drawn = 0
     wait = 0.0
     ended = False
     while not ended:
         ended = connection.poll(wait)
         wait = LOOK_SECONDS
-        files = [folder / name for name in (METRICS, EVALUATIONS)]
-        written = sum(file.stat().st_size for file in files if file.exists())
-        if written > drawn:
-            begun = time.process_time()
-            run.refresh()
-            if not run.config:
-                raise UsageError(f"{folder}/config.json is missing or damaged")
+        begun = time.process_time()
+        changed = run.refresh()
+        if not run.config:
+            raise UsageError(f"{folder}/config.json is missing or damaged")
+        if changed and run.history.reports:
             picture = draw_run(run.history)
             with suppress(OSError):  # a full disk, which the run itself announces; the next drawing tries again
                 write_atomically(folder / FILE, picture)
-            drawn = written
             wait = PAUSE * (time.process_time() - begun)
 
 

@@ -143,10 +143,6 @@ class Status:
         nodes = cast(Sequence[Mapping[str, Any]], self.figures.get("nodes") or ())
         return [node for node in nodes if node["alive"]]
 
-    @property
-    def trend_value(self) -> float | None:
-        return self["return_mean"]
-
     def has(self, text: str) -> bool:
         """Whether this state has the figures of a text, known or not."""
         names = re.findall(r"{(.*?)}", text)

@@ -46,6 +46,7 @@ def run_header(
     subject = [config.environment.env, described_observations(layout), described_actions(layout)]
     subject += [protocol_in_words(config.environment)]
     subject += [f"seed {config.run.seed}", f"results in {folder}"]
+    cluster = config.cluster.cluster if learners == 1 else None
     goal, window = config.run.goal, last_games(config.report.avg_buff_size)
     return [
         ", ".join(filter(None, subject)),
@@ -55,7 +56,7 @@ def run_header(
         f"{network.name}{' with LSTM' if config.network.use_lstm else ''}, "
         f"{_planned(config, planned_updates)}",
         *_interaction(config, machine),
-        *_cluster(config),
+        *([] if cluster is None else [f"cluster at {cluster}: its other nodes play as they join"]),
         *([] if goal is None else [f"the run ends when the mean {goal.name} of {window} reaches {goal.value:g}"]),
         *(warning if lag >= HIGH_LAG else []),
         *unused_in_training(config),
@@ -108,12 +109,6 @@ def protocol_in_words(options: EnvironmentOptions, leave_out: tuple[str, ...] = 
         if getattr(options, name) != value and name not in leave_out
     }
     return f"{options.protocol} protocol" + (f" with {' '.join(flag_words(differing))}" if differing else "")
-
-
-def _cluster(config: Config) -> list[str]:
-    address = config.cluster.cluster
-    plays = address is not None and config.learners.learners == 1
-    return [] if not plays else [f"cluster at {address}: its other nodes play as they join"]
 
 
 def _interaction(config: Config, machine: Machine) -> list[str]:

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from option_flags import Config, ReportOptions
-from options.presets import is_noframeskip
 from options.rules import UsageError
 from processes.child import Call, start_child
 from processes.messages import ChildError, receive
@@ -49,10 +48,7 @@ def check_port(host: str, port: int, prefix: str = "") -> None:
 def make_sinks(config: Config, folder: Path, announce: Announce) -> Sink:
     """All sinks of a run. Its files come first, because other sinks read them."""
     options = config.report
-    files = SinkList(
-        JsonLinesSink(folder / METRICS),
-        EpisodesCsvSink(folder / EPISODES, says_more=not is_noframeskip(config.environment.env)),
-    )
+    files = SinkList(JsonLinesSink(folder / METRICS), EpisodesCsvSink(folder / EPISODES))
     extra: list[tuple[str, Callable[[], Sink]]] = []
     if options.curves:
         extra.append(("curves.png", lambda: CurvesSink(folder)))

@@ -100,17 +100,6 @@ class Checkpoint:
         return int(self.content["progress"]["updates"])
 
     @property
-    def action_ms(self) -> float | None:
-        """How long a run in real time takes from a screen to an action; None for other runs."""
-        milliseconds = self.content["progress"]["action_ms"]
-        return None if milliseconds is None else float(milliseconds)
-
-    @property
-    def inference_processes(self) -> int:
-        """The inference processes of each worker of a run in real time; 0 for other runs."""
-        return int(self.content["progress"]["inference_processes"])
-
-    @property
     def replay_path(self) -> Path:
         return self.path.parent / replay_name(self.updates)
 

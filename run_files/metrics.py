@@ -69,19 +69,16 @@ class JsonLinesSink(Sink):
 class EpisodesCsvSink(Sink):
     """Appends each finished game to `path` as a CSV row.
 
-    With `says_more`, what the environment says of the first game has columns too; later games fill these.
+    What the environment says of the first game has columns too; later games fill these.
     Short games end hundreds of times per second, so rows are written together: once per second, at each report and at
     the end.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic, says_more: bool = False) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lines = _LineFile(path)
-        self._columns: list[str] | None = None
-        if self._lines.is_empty:
-            if not says_more:
-                self._add_header([])
-        else:
+        self._columns: list[str] | None = None  # known with the first game
+        if not self._lines.is_empty:
             with path.open(encoding="utf-8") as file:
                 self._columns = file.readline().rstrip("\n").split(",")[len(GAME_COLUMNS) :]
         self._flush()

@@ -2,15 +2,14 @@
 
 import csv
 import io
-import subprocess
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from machine.program import CHECKOUT
+from options.rules import UsageError
 from reports.number_format import count, formatted, number, table_lines
 from run_files.run_folder import report_of_job, write_atomically
+from run_files.run_reader import read_history
 from sweeps.plan import Sweep
 from sweeps.state import SweepRun, SweepState
 
@@ -101,12 +100,14 @@ def _cell(name: str, value: Any) -> str:
 
 def draw_curves(rows: Sequence[Mapping[str, Any]], picture: Path) -> str:
     """Draw the curves of all runs that have any, beside their folders; return a line to print about it."""
-    folders = [str(picture.parent / row[FOLDER]) for row in rows if row["return_mean"] is not None]
+    # Only now: matplotlib takes a second to load.
+    from reports.plot import PlotOptions, compare  # noqa: PLC0415
+
+    folders = [picture.parent / row[FOLDER] for row in rows if row["return_mean"] is not None]
     if not folders:
         return "there are no curves to draw yet"
-    command = [sys.executable, "-m", "reports.plot", *folders, "--output", str(picture)]
-    drawn = subprocess.run(command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if drawn.returncode == 0:
-        return f"the curves are in {picture}"
-    reason = (drawn.stderr.strip().splitlines() or [f"exit code {drawn.returncode}"])[-1]
-    return f"the curves could not be drawn: {reason}"
+    try:
+        compare([read_history(folder) for folder in folders], PlotOptions(output=str(picture)))
+    except UsageError as error:
+        return f"the curves could not be drawn: {error}"
+    return f"the curves are in {picture}"

@@ -88,15 +88,9 @@ def test_it_works_like_any_other_network(
     network = ActorCritic(NetworkOptions(network=write_module(TORSO)), layout, dtype)
     bias = network.torso.get_parameter("layers.0.bias")
     assert bool((bias == 0.25).all()), "its own initialisation is kept"
-    count = 6
-    inputs: list[torch.Tensor] = []
-    if layout.has_pictures:
-        inputs.append(torch.randint(0, 256, (count, 2, 12, 12), dtype=torch.uint8))
-    if layout.vector_size:
-        inputs.append(torch.randn(count, layout.vector_size))
-    if lstm_size:
-        inputs += [torch.randint(0, 5, (count,)), torch.randn(count), torch.randn(count, 2, lstm_size)]
-    expected = export.ExportedPolicy(network)(*inputs)
+    inputs = export.random_inputs(network, layout)
+    count = export.COMPARED
+    expected = export.ExportedPolicy(network, list(inputs))(*inputs.values())
     assert expected[0].shape == (count, 5) and expected[0].dtype == torch.float32
     sum(part.square().sum() for part in expected[:2]).backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.torso.parameters())
@@ -225,7 +219,7 @@ def test_a_run_can_save_any_weights_and_infinite_buffers(write_module: WriteModu
     layout = replace(PICTURES, **PARTS["vector"])
     network = ActorCritic(NetworkOptions(network=write_module(WITH_A_REST)), layout, torch.float32)
     made = ScheduledOptimizer(network, OptimizerOptions(optimizer=optimizer), 100)
-    logits, values = export.ExportedPolicy(network)(torch.randn(6, layout.vector_size))
+    logits, values = export.ExportedPolicy(network, ["vectors"])(torch.randn(6, layout.vector_size))
     (logits.sum() + values.sum()).backward()
     made.step(0)
     network.load_saved(network.state_dict())

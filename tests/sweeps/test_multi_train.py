@@ -207,8 +207,7 @@ def test_the_table_fits_a_terminal() -> None:
     assert max(map(len, lines)) == 120 and not any("/" in line for line in lines)
 
 
-def test_a_picture_that_cannot_be_drawn_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_table, "CHECKOUT", tmp_path)
+def test_a_picture_that_cannot_be_drawn_is_one_line(tmp_path: Path) -> None:
     assert sweep_table.draw_curves([{"return_mean": None}], tmp_path / "x.png") == "there are no curves to draw yet"
     sentence = sweep_table.draw_curves([{"return_mean": 1.0, "folder": tmp_path}], tmp_path / "x.png")
     assert sentence.startswith("the curves could not be drawn: ") and "\n" not in sentence

@@ -79,7 +79,7 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path) -> None:
 
     # As if the times of the training had been those of its network.
     checkpoint.content["options"]["inference_latency"] = None
-    measured = checkpoint.action_ms
+    measured = checkpoint.content["progress"]["action_ms"]
     assert measured is not None and measured >= 5
     trained = Config.from_flags({**test.flags(), "inference_latency": None, "test_episode_count": 1})
     path = score_checkpoint(trained, make_atari, checkpoint)
