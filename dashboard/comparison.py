@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 from nicegui import ui
-from starlette.requests import Request
 
 from dashboard.chart_tabs import AxisChoice
 from dashboard.charts import ChartOptions, Frame, line_chart, parallel_chart
-from dashboard.page_parts import ChartCard, heading, link_to, notices, show_notices, show_page, table
+from dashboard.page_parts import ChartCard, heading, link_to, notices, show_notices, table
 from dashboard.results import UNREADABLE, Results, RunRow, words_about
 from options.replay_options import REPLAY_KEYS
 from reports.compare_runs import Group, Look, configuration, group_runs, line_of, looks
@@ -31,15 +30,6 @@ MOST_RUNS = 200  # of a sweep
 REPORTS_OF_ONE = 200
 LONGEST_LABEL = 60
 LEAST_RUNS, MOST_AXES = 3, 10  # of a chart with one axis for each option
-
-
-async def compare_page(results: Results, request: Request) -> None:
-    names = list(dict.fromkeys(request.query_params.getlist("run")))
-    await show_page(f"{len(names)} runs compared", ComparisonView(results, names).build)
-
-
-async def sweep_page(results: Results, name: str) -> None:
-    await show_page(f"sweep {name}", ComparisonView(results, sweep=name).build)
 
 
 class ComparisonView:
@@ -94,7 +84,7 @@ class ComparisonView:
         sweep = [each for each in sweeps if each.name == self._sweep]
         status = [each.counts for each in sweep]
         if len(own) > MOST_RUNS:
-            own = sorted(own, key=lambda row: -math.inf if row.return_mean is None else row.return_mean)[-MOST_RUNS:]
+            own = sorted(own, key=lambda row: row.figures.get(RETURN, -math.inf))[-MOST_RUNS:]
             status.append(f"of these, the {MOST_RUNS} runs with the highest mean return")
         return own, [each.problem for each in sweep if each.problem], ", ".join(filter(None, status))
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from dashboard.page_parts import heading, link_to, notices, show_notices, show_page, state_class
+from dashboard.page_parts import heading, link_to, notices, show_notices, state_class
 from dashboard.results import AT_WORK, STATES, Results, RunRow, SweepRow, words_about
 from reports.number_format import age
 
@@ -36,10 +36,6 @@ STATE_CELL = (
     '<q-td :props="props"><span :class="props.row.state_class" :title="props.row.why">'
     "{{ props.row.state }}</span></q-td>"
 )
-
-
-async def list_page(results: Results) -> None:
-    await show_page(f"runs in {results.shown_root}", ListView(results).build)
 
 
 class ListView:

@@ -24,8 +24,11 @@ def link_to(page: str, name: str) -> str:
     return f"/{page}/{quote(name)}"
 
 
-def page_frame(title: str) -> Element:
-    """Begin a page; its content goes into the element that is returned."""
+async def show_page(title: str, build: Callable[[], Awaitable[None]]) -> None:
+    """A page with what `build` adds to it, or with the sentence of its PageError.
+
+    The browser shows its frame before `build` begins, so a page opens at once, however long its files take to read.
+    """
     ui.add_css(STYLE)
     ui.add_body_html(f"<script>{SCRIPT}</script>")
     ui.page_title(title)
@@ -33,15 +36,7 @@ def page_frame(title: str) -> Element:
     with ui.element("header").classes("bar"):
         ui.link("rl-platform", "/").classes("home")
         ui.label(title).classes("where")
-    return ui.element("main").classes("main")
-
-
-async def show_page(title: str, build: Callable[[], Awaitable[None]]) -> None:
-    """A page with what `build` adds to it, or with the sentence of its PageError.
-
-    The browser shows its frame before `build` begins, so a page opens at once, however long its files take to read.
-    """
-    with page_frame(title):
+    with ui.element("main").classes("main"):
         waiting = ui.label("Reading the files …").classes("soft")
         try:
             await ui.context.client.connected(timeout=CONNECT_SECONDS)

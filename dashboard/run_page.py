@@ -11,7 +11,7 @@ from nicegui import ui
 
 from dashboard.agent_tab import AgentTab
 from dashboard.chart_tabs import CurveTab
-from dashboard.page_parts import fact, heading, link_to, notices, show_notices, show_page, state_class, table
+from dashboard.page_parts import fact, heading, link_to, notices, show_notices, state_class, table
 from dashboard.results import AT_WORK, SPEED, UNREADABLE, PageError, Results, RunRow, file_stamp
 from option_flags import OPTIONS, TOPICS, defaults_beside
 from options.command_line import UNSET
@@ -28,10 +28,6 @@ FACTS = {"mean return": "return_mean", "best game": "return_max", "agent steps":
 LOG_LINES = 400
 MOST_VIDEOS = 24
 NUMBERS = (METRICS, EPISODES, EVALUATIONS, CONFIG, SUMMARY)
-
-
-async def run_page(results: Results, name: str) -> None:
-    await show_page(name, RunView(results, name).build)
 
 
 class RunView:

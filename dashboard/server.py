@@ -15,10 +15,11 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboard import children
-from dashboard.comparison import compare_page, sweep_page
-from dashboard.list_page import list_page
+from dashboard.comparison import ComparisonView
+from dashboard.list_page import ListView
+from dashboard.page_parts import show_page
 from dashboard.results import PageError, Results
-from dashboard.run_page import may_download, run_page
+from dashboard.run_page import RunView, may_download
 
 NICENESS = 5  # runs go first
 COOKIE = "dashboard_token"
@@ -33,10 +34,15 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
     """Serve the results folder until CTRL+C."""
     os.nice(NICENESS)
     results = Results(folder)
-    ui.page("/")(partial(list_page, results))
-    ui.page("/run/{name:path}")(partial(run_page, results))
-    ui.page("/sweep/{name:path}")(partial(sweep_page, results))
-    ui.page("/compare")(partial(compare_page, results))
+    ui.page("/")(lambda: show_page(f"runs in {results.shown_root}", ListView(results).build))
+    ui.page("/run/{name:path}")(lambda name: show_page(name, RunView(results, name).build))
+    ui.page("/sweep/{name:path}")(lambda name: show_page(f"sweep {name}", ComparisonView(results, sweep=name).build))
+
+    @ui.page("/compare")
+    async def compare(request: Request) -> None:
+        names = list(dict.fromkeys(request.query_params.getlist("run")))
+        await show_page(f"{len(names)} runs compared", ComparisonView(results, names).build)
+
     app.add_route("/file/{name:path}", partial(give_file, results))
     app.on_startup(lambda: stand_guard(host, token))
     shown_host = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host

@@ -38,8 +38,6 @@ USAGE = "usage: python -m evaluation.export RUN [--output=FOLDER]"
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(Options):
-    topic = "Options"
-
     output: str | None = option(None, PATH, "Folder for the files; export in the run's folder if unset.")
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple
 
@@ -130,8 +130,9 @@ def matching(pattern: str, wanted: str, optional: bool = False, is_path: bool = 
 
 
 SWITCH = Rule(bool, "be true or false")
-PATH = matching(r"(?s)[^-].*", "be a path that does not begin with a dash", optional=True, is_path=True)
-
+FOLDER = matching(r"(?s)[^-].*", "be a path that does not begin with a dash", is_path=True)
+PATH = replace(FOLDER, optional=True)
+ADDRESS = matching(r"[\w:][\w.:-]*", "be an address such as 127.0.0.1")
 IMPORTED_NAME = matching(
     r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*",
     "be module:function, such as minigrid.wrappers:ImgObsWrapper",
@@ -177,7 +178,7 @@ def described(item: Field[Any]) -> str:
 class Options:
     """Base class of the options of one topic. It checks each field by its rule, then the fields together."""
 
-    topic: ClassVar[str]
+    topic: ClassVar[str] = "Options"
 
     def __post_init__(self) -> None:
         for item in fields(self):

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from options.environment_options import GAME_NUMBER
 from options.presets import PRESETS
 from options.rules import (
+    ADDRESS,
+    FOLDER,
     PATH,
     Need,
     Options,
@@ -99,11 +101,7 @@ class RunOptions(Options):
         ),
         "Words by which you find the run again, such as baseline,paper. They are kept with its options.",
     )
-    results_dir: str = option(
-        "results",
-        matching(r"(?s)[^-].*", "be a path that does not begin with a dash", is_path=True),
-        "Folder for the folders of all runs.",
-    )
+    results_dir: str = option("results", FOLDER, "Folder for the folders of all runs.")
     device: str = option(
         "auto",
         matching(r"auto|cpu|cuda(:[0-9]{1,3})?|mps", "be one of auto, cpu, cuda, cuda:N, mps"),
@@ -192,12 +190,7 @@ class ReportOptions(Options):
         flag_given("wandb"),
     )
     metrics_port: int = option(0, whole(0, 65535), "Port on which Prometheus reads the newest report. 0: no port.")
-    metrics_host: str = option(
-        "127.0.0.1",
-        matching(r"[\w:][\w.:-]*", "be an address such as 127.0.0.1"),
-        "Address of --metrics_port.",
-        flag_given("metrics_port"),
-    )
+    metrics_host: str = option("127.0.0.1", ADDRESS, "Address of --metrics_port.", flag_given("metrics_port"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,8 +41,6 @@ RULES = (
 
 @dataclass(frozen=True, kw_only=True)
 class GameScoreOptions(Options):
-    topic = "Options"
-
     agent_steps: int = option(
         0, whole(0), "Scores after so many agent steps of each run. 0: at its end. 2500000 are 10 million frames."
     )

@@ -33,8 +33,6 @@ USAGE = "usage: python -m reports.plot RUN|SWEEP [RUN ...] [--name=value ...]"
 
 @dataclass(frozen=True, kw_only=True)
 class PlotOptions(Options):
-    topic = "Options"
-
     x: str = option("steps", one_of(*X_AXES), "Unit of the x axis.")
     metric: str = option(METRIC, Rule(str, "be a field of metrics.jsonl", bool), "Field of metrics.jsonl to draw.")
     smooth: int = option(1, whole(1), "Draw the mean of this many latest reports.")
