@@ -1,7 +1,6 @@
 """The layout of unrolls for the observations and actions of an environment."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from agents.torsos.pictures import SMALL
@@ -42,22 +41,13 @@ def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
     """The layout of a run's unrolls."""
     return UnrollLayout(
         unroll_length=config.replay.r_f_steps,
-        frame_stack=config.environment.frames_stacked if spec.has_picture else 0,
-        frame_shape=spec.frame_shape,
-        action_count=spec.action_count,
+        frame_stack=config.environment.frames_stacked if spec.has_pictures else 0,
         lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
         feature_size=config.network.feature_out_layer_size if config.replay.ranks_by_features else 0,
         delayed_actions=config.environment.interaction != "turns",
         real_time=config.environment.in_real_time,
-        vector_size=spec.vector_size,
-        one_hot_size=spec.one_hot_size,
-        mask_size=spec.mask_size,
-        vector_dtype=spec.vector_dtype,
-        action_kind=spec.action_kind,
-        action_sizes=spec.action_sizes if spec.action_kind != "discrete" else (),
-        action_names=spec.action_names,
-        tells_of_games=spec.tells_of_games,
         explores=config.workers.exploring_share > 0 and config.environment.interaction == "turns",
+        **spec.spaces,
     )
 
 
@@ -65,24 +55,15 @@ def suited_settings(spec: EnvironmentSpec) -> str:
     """The settings for an environment with such observations and actions."""
     if spec.action_kind in ("gaussian", "mixed"):
         return CONTINUOUS
-    if not spec.has_picture:
+    if not spec.has_pictures:
         return NUMBERS
     return SMALL_PICTURES if min(spec.frame_shape[1:]) < SMALL else STANDARD
 
 
 def described_spaces(layout: UnrollLayout) -> dict[str, Any]:
     """The observations and actions of a run, as its checkpoints hold them."""
-    return {
-        "frame_stack": layout.frame_stack,
-        "frame_shape": list(layout.frame_shape),
-        "vector_size": layout.vector_size,
-        "one_hot_size": layout.one_hot_size,
-        "mask_size": layout.mask_size,
-        "vector_dtype": layout.vector_dtype,
-        "action_kind": layout.action_kind,
-        "action_sizes": list(layout.action_sizes),
-        "action_names": list(layout.action_names),
-    }
+    spaces = {"frame_stack": layout.frame_stack, **layout.spaces}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in spaces.items()}
 
 
 def check_spaces(content: Mapping[str, Any], layout: UnrollLayout) -> None:
@@ -110,12 +91,14 @@ def check_observations(content: Mapping[str, Any], layout: UnrollLayout) -> None
 
 def _differing(content: Mapping[str, Any], layout: UnrollLayout) -> list[str]:
     """How the environment differs from the saved one, such as "vector_size is 8 instead of 4"."""
-    now = described_spaces(layout)
-    saved = content["spaces"]
-    # How numbers are stored is no matter, and whether actions are masked: the network sees the same.
-    pairs = {name: (now[name], saved[name]) for name in now if name not in ("vector_dtype", "mask_size")}
-    pairs["action_count"] = (layout.action_count, content["action_count"])
-    return [f"{name} is {here} instead of {there}" for name, (here, there) in pairs.items() if here != there]
+    now, saved = described_spaces(layout), content["spaces"]
+    # How numbers are stored is no matter, nor whether actions are masked: the network sees the same.
+    unseen = ("vector_dtype", "mask_size", "tells_of_games")
+    return [
+        f"{name} is {now[name]} instead of {saved[name]}"
+        for name in now
+        if name not in unseen and now[name] != saved[name]
+    ]
 
 
 def saved_layout(content: Mapping[str, Any], config: Config) -> UnrollLayout:
@@ -123,5 +106,4 @@ def saved_layout(content: Mapping[str, Any], config: Config) -> UnrollLayout:
     spaces = content["spaces"].items()
     sizes: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in spaces}
     del sizes["frame_stack"]  # it follows from the options
-    spec = EnvironmentSpec(**sizes, can_snapshot=False)
-    return replace(unroll_layout(config, spec), action_count=content["action_count"])
+    return unroll_layout(config, EnvironmentSpec(**sizes, can_snapshot=False))

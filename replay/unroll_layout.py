@@ -5,6 +5,7 @@ State t of an unroll (t = 0..T) is the stack of frames t..t+S-1. The first S fra
 worker saw it; each step adds one frame. The part of an observation that is no picture is a vector, one for each state.
 """
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,27 +26,38 @@ MOST_NUMBERS = 10_000  # of a vector
 GAME_INFO_BYTES = 1024  # room for what the environment says of the games that end in one unroll
 
 
-@dataclass(frozen=True)
-class UnrollLayout(RowLayout):
-    """The layout of one unroll of T steps in an environment with such observations and actions."""
+@dataclass(frozen=True, kw_only=True)
+class Spaces:
+    """The observations and actions of an environment."""
 
-    unroll_length: int
-    frame_stack: int  # 0: observations without a picture
-    frame_shape: tuple[int, ...]  # [C, H, W]
-    action_count: int  # numbers that describe a policy in one state: with discrete actions, one for each action
-    lstm_size: int = 0  # 0: a network without memory
-    feature_size: int = 0  # 0: no replay ranks by stored features
-    delayed_actions: bool = False  # the game does not wait: an action takes effect some frames after its decision
-    real_time: bool = False  # frames are played by the clock, and decisions made by inference processes
+    frame_shape: tuple[int, ...]  # [C, H, W]; (0, 0, 0) without a picture
     vector_size: int = 0  # numbers of an observation besides the picture
     one_hot_size: int = 0  # how many of them, the last ones, are 0 or 1 and need no normalisation
     mask_size: int = 0  # choices of an action mask, which vectors hold after these numbers; 0: no masks
     vector_dtype: str = "float32"  # in which unrolls store vectors; one that holds all of them exactly
     action_kind: ActionKind = "discrete"
-    action_sizes: tuple[int, ...] = ()  # the choices of each factor; a 0 for a real number
+    action_sizes: tuple[int, ...]  # the choices of each factor, one factor if it is discrete; a 0 for a real number
     action_names: tuple[str, ...] = ()  # of an Atari game's actions, such as UPFIRE; of the parts of composite actions
-    tells_of_games: bool = False  # the environment may say more of a finished game than its return and length
-    explores: bool = False  # some environments hold random actions now and then
+    tells_of_games: bool = False  # it may say more of a finished game than its return and length
+
+    @property
+    def spaces(self) -> dict[str, Any]:
+        """All of this by name."""
+        return {each.name: getattr(self, each.name) for each in dataclasses.fields(Spaces)}
+
+    @property
+    def has_pictures(self) -> bool:
+        return self.frame_shape[0] > 0
+
+    @property
+    def vector_length(self) -> int:
+        """The length of a vector: the numbers of an observation, then its action mask."""
+        return self.vector_size + self.mask_size
+
+    @property
+    def action_count(self) -> int:
+        """The numbers that describe a policy in one state: a logit for each choice, or means and deviations."""
+        return sum(self.action_sizes) + 2 * self.action_sizes.count(0)
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -77,17 +89,20 @@ class UnrollLayout(RowLayout):
     @property
     def no_action(self) -> NDArray[Any]:
         """What stands for the action before the first one of an episode: -1 for a choice, 0 for a real number."""
-        none = np.where(self.action_sizes, -1, 0) if self.action_sizes else np.array(-1)
-        return none.astype(self.action_dtype)
+        return np.where(self.action_sizes, -1, 0).astype(self.action_dtype).reshape(self.action_shape)
 
-    @property
-    def has_pictures(self) -> bool:
-        return self.frame_stack > 0
 
-    @property
-    def vector_length(self) -> int:
-        """The length of a vector: the numbers of an observation, then its action mask."""
-        return self.vector_size + self.mask_size
+@dataclass(frozen=True)
+class UnrollLayout(Spaces, RowLayout):
+    """The layout of one unroll of T steps in an environment with such observations and actions."""
+
+    unroll_length: int
+    frame_stack: int  # 0: observations without a picture
+    lstm_size: int = 0  # 0: a network without memory
+    feature_size: int = 0  # 0: no replay ranks by stored features
+    delayed_actions: bool = False  # the game does not wait: an action takes effect some frames after its decision
+    real_time: bool = False  # frames are played by the clock, and decisions made by inference processes
+    explores: bool = False  # some environments hold random actions now and then
 
     @property
     def declared(self) -> Sequence[Declared]:

@@ -193,7 +193,7 @@ def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
     assert named == {path.name for path in folder.iterdir()}
     written = set(read_metrics(folder / "metrics.jsonl")[-1])
     timing, clock = fields_of("| field of the timing | meaning |"), fields_of("| field of the clock | meaning |")
-    interval = Interval(Config(), UnrollLayout(1, 1, (1, 1, 1), 1))
+    interval = Interval(Config(), UnrollLayout(1, 1, frame_shape=(1, 1, 1), action_sizes=(1,)))
     assert timing == set(interval.action_figures())
     assert clock == set(interval.clock_figures())
     of_impact, of_vtrace = (

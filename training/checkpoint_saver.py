@@ -113,7 +113,6 @@ class CheckpointSaver:
         path = self.folder / files.checkpoint_name(run.learner.updates)
         content = {
             "options": run.config.flags(),
-            "action_count": run.layout.action_count,
             "spaces": described_spaces(run.layout),
             "network_source": self._network_source,
             "unroll": run.layout.fingerprint,

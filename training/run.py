@@ -169,7 +169,7 @@ def memory_of_replays(config: Config, layout: UnrollLayout) -> tuple[int, list[s
 
 def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:
     """Lines about options of pictures where there are none, and about an environment that no run can save."""
-    without_pictures = [] if spec.has_picture else [name for name in OF_PICTURES if name in changed_options(config)]
+    without_pictures = [] if spec.has_pictures else [name for name in OF_PICTURES if name in changed_options(config)]
     notes = [f"--{name} has no effect on observations without a picture" for name in without_pictures]
     if config.run.reproducible and not spec.can_snapshot:
         notes.append(

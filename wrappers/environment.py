@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
-from replay.unroll_layout import ActionKind
+from replay.unroll_layout import ActionKind, Spaces
 
 Watch: TypeAlias = Callable[[NDArray[np.uint8], float], None]  # colour picture [height, width, 3], score so far
 
@@ -57,30 +57,12 @@ class FinishedGame(NamedTuple):
     info: dict[str, float] = {}  # what the environment says of it  # noqa: RUF012
 
 
-@dataclass(frozen=True)
-class EnvironmentSpec:
-    """The observations and actions of an environment, as `UnrollLayout` declares them."""
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentSpec(Spaces):
+    """What an environment says of itself."""
 
-    frame_shape: tuple[int, ...]  # [C, H, W]; (0, 0, 0) without a picture
-    vector_size: int
-    one_hot_size: int
-    action_kind: ActionKind
-    action_sizes: tuple[int, ...]
     can_snapshot: bool  # its state can be saved, so a resumed run can continue its episodes
-    mask_size: int = 0  # choices of its action masks, which vectors hold after the numbers; 0: it has none
-    vector_dtype: str = "float32"  # in which unrolls store the vector; it holds all of its numbers exactly
-    action_names: tuple[str, ...] = ()  # of an Atari game's actions, such as UPFIRE; of the parts of composite actions
-    tells_of_games: bool = False  # it may say more of a finished game than its return and length
     frames_per_second: float = USUAL_RATE  # in real time
-
-    @property
-    def has_picture(self) -> bool:
-        return self.frame_shape[0] > 0
-
-    @property
-    def action_count(self) -> int:
-        """The numbers that describe a policy in one state: a logit for each choice, or means and deviations."""
-        return sum(self.action_sizes) + 2 * self.action_sizes.count(0)
 
 
 def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
@@ -93,9 +75,6 @@ def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
     height, width, *channels = observations.shape
     return EnvironmentSpec(
         frame_shape=(*(channels or (1,)), height, width),
-        vector_size=0,
-        one_hot_size=0,
-        action_kind="discrete",
         action_sizes=(int(actions.n),),
         can_snapshot=True,
         action_names=names_in(environment, "action_meanings"),

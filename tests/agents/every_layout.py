@@ -18,7 +18,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS
 
 STEPS, VECTOR, ONE_HOT = 4, 6, 2
-PICTURES = UnrollLayout(unroll_length=STEPS, frame_stack=2, frame_shape=(1, 12, 12), action_count=5, feature_size=3)
+PICTURES = UnrollLayout(unroll_length=STEPS, frame_stack=2, frame_shape=(1, 12, 12), action_sizes=(5,), feature_size=3)
 PARTS: dict[str, dict[str, Any]] = {
     "picture": {},
     "vector": {
@@ -30,10 +30,10 @@ PARTS: dict[str, dict[str, Any]] = {
     "both": {"vector_size": VECTOR, "one_hot_size": ONE_HOT},
 }
 ACTIONS: dict[str, dict[str, Any]] = {
-    "discrete": {"action_kind": "discrete", "action_count": 5},
-    "product": {"action_kind": "product", "action_sizes": (2, 3), "action_count": 5},
-    "gaussian": {"action_kind": "gaussian", "action_sizes": (0, 0), "action_count": 4},
-    "mixed": {"action_kind": "mixed", "action_sizes": (2, 3, 0), "action_count": 7},
+    "discrete": {"action_kind": "discrete", "action_sizes": (5,)},
+    "product": {"action_kind": "product", "action_sizes": (2, 3)},
+    "gaussian": {"action_kind": "gaussian", "action_sizes": (0, 0)},
+    "mixed": {"action_kind": "mixed", "action_sizes": (2, 3, 0)},
 }
 every_layout = pytest.mark.parametrize(
     "layout",

@@ -17,7 +17,7 @@ from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.slow_versions import Array
 
-LAYOUT = UnrollLayout(unroll_length=5, frame_stack=2, frame_shape=(1, 20, 20), action_count=4)
+LAYOUT = UnrollLayout(unroll_length=5, frame_stack=2, frame_shape=(1, 20, 20), action_sizes=(4,))
 LSTM_LAYOUT = dataclasses.replace(LAYOUT, lstm_size=6)
 DELAYED_LAYOUT = dataclasses.replace(LSTM_LAYOUT, delayed_actions=True)
 ALL_TERMS = LossOptions(

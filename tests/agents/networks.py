@@ -45,7 +45,7 @@ def picture_network(
     projected_size: int = 0,
 ) -> ActorCritic:
     """A network for pictures `[S, H, W]` and one of so many actions."""
-    layout = UnrollLayout(1, shape[0], (1, *shape[1:]), actions, lstm_size, projected_size)
+    layout = UnrollLayout(1, shape[0], lstm_size, projected_size, frame_shape=(1, *shape[1:]), action_sizes=(actions,))
     return ActorCritic(NetworkOptions(network=name), layout, compute_dtype)
 
 

@@ -47,7 +47,7 @@ def random_state(lstm_size: int, environments: int = ENVIRONMENTS) -> ActorState
 def test_actor_and_learner_compute_the_same_outputs_from_an_unroll(lstm_size: int) -> None:
     """Three unrolls in a row, as a worker plays them: episodes end within, between and at the start of unrolls."""
     layout = UnrollLayout(
-        unroll_length=6, frame_stack=2, frame_shape=(1, 20, 20), action_count=4, lstm_size=lstm_size, feature_size=7
+        unroll_length=6, frame_stack=2, frame_shape=(1, 20, 20), action_sizes=(4,), lstm_size=lstm_size, feature_size=7
     )
     network = varied_network(lstm_size)
     learner = Learner(
@@ -101,7 +101,7 @@ def test_actor_and_learner_compute_the_same_outputs_from_an_unroll(lstm_size: in
 
 
 def test_a_game_starts_with_a_zero_lstm_state_and_no_previous_action() -> None:
-    state = ActorState.at_start(3, UnrollLayout(1, 2, (1, 20, 20), 4, lstm_size=5))
+    state = ActorState.at_start(3, UnrollLayout(1, 2, frame_shape=(1, 20, 20), action_sizes=(4,), lstm_size=5))
     assert state.lstm_state.shape == (3, 2, 5) and not state.lstm_state.any()
     assert state.previous_actions.tolist() == [-1, -1, -1]
     assert state.previous_actions.dtype == torch.int32
@@ -111,7 +111,7 @@ def test_a_game_starts_with_a_zero_lstm_state_and_no_previous_action() -> None:
 def test_a_restart_resets_one_environment_only() -> None:
     state, before = random_state(5), random_state(5)
     state.restart(1)
-    fresh = ActorState.at_start(1, UnrollLayout(1, 2, (1, 20, 20), 4, lstm_size=5))
+    fresh = ActorState.at_start(1, UnrollLayout(1, 2, frame_shape=(1, 20, 20), action_sizes=(4,), lstm_size=5))
     for name in PARTS_OF_A_STATE:
         now, then = getattr(state, name), getattr(before, name)
         assert torch.equal(now[[0, 2]], then[[0, 2]])
@@ -166,7 +166,9 @@ def test_the_lstm_state_matters_only_with_an_lstm() -> None:
     for lstm_size in (0, 5):
         actor = Actor(varied_network(lstm_size))
         remembered = actor.act(random_observations(), random_state(lstm_size), torch.zeros(3))
-        start = ActorState.at_start(3, UnrollLayout(1, 2, (1, 20, 20), 4, lstm_size=lstm_size))
+        start = ActorState.at_start(
+            3, UnrollLayout(1, 2, frame_shape=(1, 20, 20), action_sizes=(4,), lstm_size=lstm_size)
+        )
         forgotten = actor.act(random_observations(), start, torch.zeros(3))
         assert torch.equal(remembered.logits, forgotten.logits) == (lstm_size == 0)
 

@@ -16,7 +16,7 @@ ALL = tuple(v + h + fire or "NOOP" for fire in ("", "FIRE") for v in VERTICAL fo
 
 
 def network_of(names: tuple[str, ...], factored_actions: bool = True) -> ActorCritic:
-    layout = replace(LAYOUT, action_count=len(names), action_names=names)
+    layout = replace(LAYOUT, action_sizes=(len(names),), action_names=names)
     return ActorCritic(NetworkOptions(factored_actions=factored_actions), layout, torch.float32)
 
 

@@ -26,7 +26,7 @@ def test_repeated_updates_fit_one_batch(optimizer: str) -> None:
 
 
 def test_the_nature_network_learns() -> None:
-    layout = UnrollLayout(unroll_length=2, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
+    layout = UnrollLayout(unroll_length=2, frame_stack=4, frame_shape=(1, 84, 84), action_sizes=(6,))
     torch.manual_seed(0)
     network = picture_network("nature", (4, 84, 84), 6)
     options = OptimizerOptions(optimizer="adam", lr=3e-4)
@@ -94,7 +94,7 @@ def test_an_actor_computes_the_same_bits_as_the_learner(name: str, dtype: torch.
     torch.nn.init.normal_(network.policy_head.weight)
     twin = copy.deepcopy(network)
     load_flat_weights(twin, torch.zeros(weight_count(twin)))
-    layout = UnrollLayout(unroll_length=1, frame_stack=4, frame_shape=(1, 36, 36), action_count=6)
+    layout = UnrollLayout(unroll_length=1, frame_stack=4, frame_shape=(1, 36, 36), action_sizes=(6,))
     learner = Learner(network, layout, LossOptions(), OptimizerOptions(), 1, torch.device("cpu"))
     actor = Actor(twin)
     actor.load(flat_weights(learner.network))

@@ -175,7 +175,7 @@ def test_without_a_projection_there_are_no_features_to_store() -> None:
 
 def test_the_layout_of_unrolls_decides_the_sizes_of_the_network() -> None:
     layout = UnrollLayout(
-        unroll_length=2, frame_stack=3, frame_shape=(3, 20, 24), action_count=7, lstm_size=5, feature_size=6
+        unroll_length=2, frame_stack=3, frame_shape=(3, 20, 24), action_sizes=(7,), lstm_size=5, feature_size=6
     )
     network = ActorCritic(NetworkOptions(network="impala_shallow"), layout, torch.float32)
     first = next(module for module in network.modules() if isinstance(module, nn.Conv2d))

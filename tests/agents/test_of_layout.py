@@ -6,12 +6,12 @@ import torch
 from agents.distributions import Categorical, DiagonalGaussian, PolicyDistribution, distribution_of, one_choice
 from replay.unroll_layout import UnrollLayout
 
-DISCRETE = UnrollLayout(unroll_length=3, frame_stack=2, frame_shape=(1, 4, 4), action_count=5)
+DISCRETE = UnrollLayout(unroll_length=3, frame_stack=2, frame_shape=(1, 4, 4), action_sizes=(5,))
 LAYOUTS = {
     "discrete": (DISCRETE, one_choice(5)),
     "product": (replace(DISCRETE, action_kind="product", action_sizes=(2, 3)), Categorical((2, 3))),
     "gaussian": (
-        replace(DISCRETE, action_kind="gaussian", action_sizes=(0, 0), action_count=4),
+        replace(DISCRETE, action_kind="gaussian", action_sizes=(0, 0)),
         DiagonalGaussian(2),
     ),
 }

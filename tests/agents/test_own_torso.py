@@ -119,7 +119,7 @@ def test_it_may_have_three_dimensional_convolutions(write_module: WriteModule) -
 
 
 def test_a_picture_arrives_scaled_and_a_vector_beside_it(write_module: WriteModule) -> None:
-    layout = UnrollLayout(1, 2, (1, 12, 12), 4, vector_size=3)
+    layout = UnrollLayout(1, 2, frame_shape=(1, 12, 12), action_sizes=(4,), vector_size=3)
     network = ActorCritic(NetworkOptions(network=write_module(TORSO)), layout)
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
     network.torso.register_forward_pre_hook(lambda _torso, args: seen.append(args[0]))

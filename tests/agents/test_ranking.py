@@ -20,7 +20,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.agents.slow_versions import Array, kl, probabilities
 
 STEPS = 7
-LAYOUT = UnrollLayout(unroll_length=STEPS, frame_stack=2, frame_shape=(1, 20, 20), action_count=4, feature_size=6)
+LAYOUT = UnrollLayout(unroll_length=STEPS, frame_stack=2, frame_shape=(1, 20, 20), action_sizes=(4,), feature_size=6)
 DISTANCES: list[dict[str, Any]] = [
     {"dist_function": "ln_norm"},
     {"dist_function": "ln_norm", "p": 1.0},

@@ -13,7 +13,7 @@ from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from tests.workers.pools import Clock
 
-LAYOUT = UnrollLayout(unroll_length=5, frame_stack=1, frame_shape=(1, 6, 6), action_count=3)
+LAYOUT = UnrollLayout(unroll_length=5, frame_stack=1, frame_shape=(1, 6, 6), action_sizes=(3,))
 ENVIRONMENTS = 4
 
 

@@ -19,7 +19,7 @@ from tests.catch import make_catch
 from tests.training.catch_runs import CATCH
 from wrappers.make_environment import make_environment
 
-LAYOUT = UnrollLayout(unroll_length=1, frame_stack=1, frame_shape=(1, 1, 1), action_count=1)
+LAYOUT = UnrollLayout(unroll_length=1, frame_stack=1, frame_shape=(1, 1, 1), action_sizes=(1,))
 MODULE = """
 import gymnasium
 import torch

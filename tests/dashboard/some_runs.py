@@ -123,7 +123,6 @@ def write_policy(folder: Path, make_environment: MakeWatchedEnvironment, updates
     content = some_content(
         updates,
         options=config.flags(),
-        action_count=layout.action_count,
         spaces=described_spaces(layout),
         unroll=layout.fingerprint,
         learner=some_learner(network.state_dict(), updates),

@@ -34,7 +34,7 @@ def write_agent(folder: Path, **options: Any) -> Path:
     torch.nn.init.normal_(network.policy_head.weight)
     torch.nn.init.uniform_(network.background, 0, 255)
     learner = some_learner(network.state_dict(), 1)
-    parts = {"options": config.flags(), "action_count": layout.action_count, "spaces": described_spaces(layout)}
+    parts = {"options": config.flags(), "spaces": described_spaces(layout)}
     content = some_content(1, learner=learner, **parts)
     path = folder / "checkpoints" / "checkpoint_0000000001.pt"
     path.parent.mkdir(parents=True)
@@ -64,7 +64,7 @@ def test_the_example_plays_other_environments(
     config = Config.from_flags({"env": env, "network": network})
     layout = make_unroll_layout(config, make_environment)
     learner = some_learner(ActorCritic(config.network, layout, torch.float32).state_dict(), 1)
-    parts = {"options": config.flags(), "action_count": layout.action_count, "spaces": described_spaces(layout)}
+    parts = {"options": config.flags(), "spaces": described_spaces(layout)}
     path = tmp_path / "run" / "checkpoints" / "checkpoint_0000000001.pt"
     path.parent.mkdir(parents=True)
     write_checkpoint(path, some_content(1, learner=learner, **parts))

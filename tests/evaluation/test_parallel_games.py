@@ -110,7 +110,9 @@ def test_in_batches_of_one_size_a_row_depends_neither_on_the_others_nor_on_its_p
     name: str, lstm_size: int, dtype: torch.dtype, slots: int
 ) -> None:
     """The assumption behind SLOTS, with the networks and observations of real games."""
-    layout = UnrollLayout(unroll_length=1, frame_stack=4, frame_shape=(1, 84, 84), action_count=6, lstm_size=lstm_size)
+    layout = UnrollLayout(
+        unroll_length=1, frame_stack=4, frame_shape=(1, 84, 84), action_sizes=(6,), lstm_size=lstm_size
+    )
     options = replace(CONFIG.network, network=name, use_lstm=lstm_size > 0, lstm_size=max(lstm_size, 1))
     actor = Actor(ActorCritic(options, layout, dtype))
     observations = torch.randint(0, 256, (slots, 4, 84, 84), dtype=torch.uint8)

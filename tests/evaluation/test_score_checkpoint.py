@@ -55,7 +55,6 @@ def untrained(tmp_path: Path, make_environment: MakeWatchedEnvironment, flags: d
     content = some_content(
         56,
         options=config.flags(),
-        action_count=layout.action_count,
         spaces=described_spaces(layout),
         unroll=layout.fingerprint,
         learner=some_learner(network.state_dict(), 56),

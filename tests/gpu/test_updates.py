@@ -41,7 +41,7 @@ class Recorder:
         return record_on_gpu(compute)
 
 
-ATARI = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
+ATARI = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=(1, 84, 84), action_sizes=(6,))
 
 
 def assert_close_updates(learners: list[Learner], batches: list[Batch], distance: float = 2e-3) -> None:

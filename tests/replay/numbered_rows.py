@@ -13,7 +13,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.replay_file import read_tensor_file, write_tensor_file
 
-LAYOUT = UnrollLayout(unroll_length=3, frame_stack=2, frame_shape=(1, 3, 3), action_count=2, feature_size=2)
+LAYOUT = UnrollLayout(unroll_length=3, frame_stack=2, frame_shape=(1, 3, 3), action_sizes=(2,), feature_size=2)
 NBYTES = LAYOUT.nbytes
 ENVIRONMENTS = 3
 _INDICES = np.arange(NBYTES, dtype=np.int64)

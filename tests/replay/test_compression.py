@@ -13,7 +13,7 @@ SPECS = st.builds(
     unroll_length=st.integers(1, 6),
     frame_stack=st.integers(1, 5),
     frame_shape=st.tuples(st.sampled_from([1, 3]), st.integers(1, 40), st.integers(1, 40)),
-    action_count=st.integers(1, 18),
+    action_sizes=st.tuples(st.integers(1, 18)),
     lstm_size=st.integers(0, 5),
 )
 WITHOUT_PICTURES = st.builds(
@@ -21,11 +21,11 @@ WITHOUT_PICTURES = st.builds(
     unroll_length=st.integers(1, 6),
     frame_stack=st.just(0),
     frame_shape=st.just((0, 0, 0)),
-    action_count=st.integers(1, 18),
+    action_sizes=st.tuples(st.integers(1, 18)),
     vector_size=st.integers(1, 9),
 )
 LEVELS = st.integers(0, 12)
-ATARI = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
+ATARI = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=(1, 84, 84), action_sizes=(6,))
 
 
 def noise(layout: UnrollLayout, seed: int) -> Rows:
@@ -92,7 +92,7 @@ def test_every_level_decodes_the_blobs_of_every_other() -> None:
 @pytest.mark.parametrize("frame_shape", [(1, 84, 84), (3, 210, 160)])
 def test_frames_that_repeat_are_stored_once(frame_shape: tuple[int, ...]) -> None:
     """Even if one frame is larger than the window of lz4. The background is noise, which does not compress."""
-    layout = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=frame_shape, action_count=6)
+    layout = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=frame_shape, action_sizes=(6,))
     row = game_like(layout, 4)
     rest = layout.nbytes - layout.field("frames").nbytes
     still = int(np.prod(frame_shape))

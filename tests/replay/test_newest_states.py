@@ -22,7 +22,7 @@ def test_the_last_state_of_each_environments_newest_unroll(
     steps: int, stack: int, channels: int, environments: list[int], chance: float, seed: int
 ) -> None:
     """Episodes end at random steps, also at the last one."""
-    layout = UnrollLayout(steps, stack, (channels, 2, 3), 2)
+    layout = UnrollLayout(steps, stack, frame_shape=(channels, 2, 3), action_sizes=(2,))
     rng = np.random.default_rng(seed)
     newest, expected = NewestStates(layout), {}
     for environment in environments:
@@ -45,13 +45,13 @@ def restored(newest: NewestStates, layout: UnrollLayout) -> NewestStates:
 
 
 def test_newest_states_can_be_saved_before_the_first_unroll() -> None:
-    layout = UnrollLayout(2, 2, (1, 2, 3), 2)
+    layout = UnrollLayout(2, 2, frame_shape=(1, 2, 3), action_sizes=(2,))
     assert restored(NewestStates(layout), layout).state_dict()["environments"] == []
 
 
 def test_environments_without_new_unrolls_are_forgotten() -> None:
     """As in a run that was resumed with two of its four environments."""
-    layout = UnrollLayout(2, 1, (1, 2, 3), 2)
+    layout = UnrollLayout(2, 1, frame_shape=(1, 2, 3), action_sizes=(2,))
     newest = NewestStates(layout)
 
     def play(environments: list[int], rounds: int) -> None:

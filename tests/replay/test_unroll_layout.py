@@ -21,12 +21,12 @@ SPECS = st.builds(
     unroll_length=st.integers(1, 5),
     frame_stack=st.integers(1, 4),
     frame_shape=st.tuples(st.sampled_from([1, 3]), st.integers(1, 4), st.integers(1, 4)),
-    action_count=st.integers(1, 18),
+    action_sizes=st.tuples(st.integers(1, 18)),
     lstm_size=st.integers(0, 3),
     feature_size=st.integers(0, 3),
 )
 LAYOUT = UnrollLayout(
-    unroll_length=3, frame_stack=2, frame_shape=(3, 2, 2), action_count=4, lstm_size=2, feature_size=5
+    unroll_length=3, frame_stack=2, frame_shape=(3, 2, 2), action_sizes=(4,), lstm_size=2, feature_size=5
 )
 
 
@@ -126,7 +126,7 @@ def test_different_layouts_have_different_fingerprints() -> None:
             {"frame_shape": (1, 2, 2)},
             {"frame_shape": (3, 4, 1)},  # as many bytes
             {"frame_shape": (2, 3, 2)},
-            {"action_count": 5},
+            {"action_sizes": (5,)},
             {"lstm_size": 0},
             {"lstm_size": 3},
             {"feature_size": 0},

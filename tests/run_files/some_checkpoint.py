@@ -10,7 +10,6 @@ def some_content(updates: int = 3, **parts: Any) -> dict[str, Any]:
     """All parts that a checkpoint has; `parts` replace them."""
     return {
         "options": Config().flags(),
-        "action_count": 6,
         "spaces": {
             "frame_stack": 4,
             "frame_shape": [1, 84, 84],
@@ -18,7 +17,7 @@ def some_content(updates: int = 3, **parts: Any) -> dict[str, Any]:
             "one_hot_size": 0,
             "vector_dtype": "float32",
             "action_kind": "discrete",
-            "action_sizes": [],
+            "action_sizes": [6],
             "action_names": [],
         },
         "network_source": None,

@@ -17,7 +17,7 @@ from reports.console import Console
 from tests.catch import make_catch
 from training.progress import Progress
 
-LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
+LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_sizes=(2,))
 
 
 def some_progress(layout: UnrollLayout = LAYOUT, learners: int = 1, rank: int = 0, **flags: Any) -> Progress:
@@ -45,7 +45,7 @@ def some_run(folder: Path, **parts: Any) -> Any:
         "config": config,
         "part": config,
         "folder": folder,
-        "layout": SimpleNamespace(action_count=2, fingerprint=""),
+        "layout": LAYOUT,
         "machine": SimpleNamespace(device=torch.device("cpu"), worker_precision=torch.float32, inference_processes=0),
         "make_environment": make_catch,
         "resume": SimpleNamespace(count=0, planned_updates=10, updates=0),

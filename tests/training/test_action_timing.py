@@ -17,7 +17,7 @@ from training.interval import Interval
 from training.train import train
 from wrappers.atari import make_atari
 
-LAYOUT = UnrollLayout(4, 1, (1, 1, 1), 2, delayed_actions=True)
+LAYOUT = UnrollLayout(4, 1, frame_shape=(1, 1, 1), action_sizes=(2,), delayed_actions=True)
 
 
 def unroll(
@@ -69,7 +69,7 @@ def test_the_end_of_an_episode_is_no_effect_of_another_action() -> None:
     assert figures["action_age_mean"] == 6.5
 
 
-CLOCK = UnrollLayout(3, 1, (1, 2, 2), 2, delayed_actions=True, real_time=True)
+CLOCK = UnrollLayout(3, 1, frame_shape=(1, 2, 2), action_sizes=(2,), delayed_actions=True, real_time=True)
 
 
 def clocked(times: list[float], played: int, missed: int, dropped: int, ages: Sequence[int] = (0, 0, 0)) -> Rows:
@@ -149,9 +149,14 @@ def test_several_learners_play_as_many_frames_each(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(("interaction", "figures"), [("turns", 0), ("asynchronous", 7), ("realtime", 14)])
 def test_each_interaction_has_its_figures(interaction: str, figures: int) -> None:
     layout = UnrollLayout(
-        3, 1, (1, 2, 2), 2, delayed_actions=interaction != "turns", real_time=interaction == "realtime"
+        3,
+        1,
+        frame_shape=(1, 2, 2),
+        action_sizes=(2,),
+        delayed_actions=interaction != "turns",
+        real_time=interaction == "realtime",
     )
-    of_turns = interval_of(UnrollLayout(3, 1, (1, 2, 2), 2)).figures(1.0)
+    of_turns = interval_of(UnrollLayout(3, 1, frame_shape=(1, 2, 2), action_sizes=(2,))).figures(1.0)
     assert len(interval_of(layout).figures(1.0)) - len(of_turns) == figures
 
 

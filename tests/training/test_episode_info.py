@@ -23,7 +23,7 @@ from training.train import train
 from wrappers.any_environment.adapter import MOST_SAID, said_of_game
 from wrappers.make_environment import make_environment
 
-LAYOUT = UnrollLayout(20, 1, (1, 4, 4), 2, tells_of_games=True)
+LAYOUT = UnrollLayout(20, 1, frame_shape=(1, 4, 4), action_sizes=(2,), tells_of_games=True)
 
 
 @pytest.mark.slow

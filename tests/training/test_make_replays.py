@@ -17,7 +17,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.training.some_run import some_run
 from training.make_replays import distance_of_unrolls, make_mix
 
-LAYOUT = UnrollLayout(unroll_length=3, frame_stack=1, frame_shape=(1, 36, 36), action_count=3, feature_size=4)
+LAYOUT = UnrollLayout(unroll_length=3, frame_stack=1, frame_shape=(1, 36, 36), action_sizes=(3,), feature_size=4)
 
 
 @pytest.mark.parametrize("caching", [False, True])

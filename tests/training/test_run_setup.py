@@ -27,7 +27,7 @@ from training.run import set_up_run
 from training.train import records_updates, train
 from wrappers.make_environment import make_environment
 
-CATCH = UnrollLayout(unroll_length=20, frame_stack=1, frame_shape=(1, 36, 36), action_count=3)
+CATCH = UnrollLayout(unroll_length=20, frame_stack=1, frame_shape=(1, 36, 36), action_sizes=(3,))
 NETWORK = NetworkInUse("nature", torch.bfloat16)
 HALF_REPLAYED = (
     '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, {"type": "standard", "capacity": 9, "sample_ratio": 0.5}]'

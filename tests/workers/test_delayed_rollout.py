@@ -34,7 +34,9 @@ def options_of(**flags: Any) -> EnvironmentOptions:
 
 def layout_of(options: EnvironmentOptions) -> UnrollLayout:
     delayed = options.interaction != "turns"
-    return UnrollLayout(STEPS, 2, (1, 36, 36), ACTIONS, lstm_size=4, feature_size=4, delayed_actions=delayed)
+    return UnrollLayout(
+        STEPS, 2, frame_shape=(1, 36, 36), action_sizes=(ACTIONS,), lstm_size=4, feature_size=4, delayed_actions=delayed
+    )
 
 
 def make_rollout(options: EnvironmentOptions, environments: int = 2) -> Rollout:

@@ -18,9 +18,9 @@ from workers.policies import LocalPolicy
 from workers.randomness import LONGEST, HeldActions, explores
 from workers.rollout import Rollout
 
-DISCRETE = UnrollLayout(5, 0, (0, 0, 0), 4)
-PRODUCT = UnrollLayout(5, 0, (0, 0, 0), 5, action_kind="product", action_sizes=(2, 3))
-GAUSSIAN = UnrollLayout(5, 0, (0, 0, 0), 4, action_kind="gaussian", action_sizes=(0, 0))
+DISCRETE = UnrollLayout(5, 0, frame_shape=(0, 0, 0), action_sizes=(4,))
+PRODUCT = UnrollLayout(5, 0, frame_shape=(0, 0, 0), action_kind="product", action_sizes=(2, 3))
+GAUSSIAN = UnrollLayout(5, 0, frame_shape=(0, 0, 0), action_kind="gaussian", action_sizes=(0, 0))
 STEPS = 20_000
 NO_MASK = np.zeros(0, np.float32)
 

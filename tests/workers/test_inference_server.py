@@ -54,7 +54,9 @@ class ServerThread:
 
     def __init__(self, lstm_size: int, lockstep: bool, workers: int, padding: int, device: torch.device) -> None:
         torch.manual_seed(0)
-        self.layout = UnrollLayout(7, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
+        self.layout = UnrollLayout(
+            7, 3, frame_shape=(1, CELLS * CELL, CELLS * CELL), action_sizes=(3,), lstm_size=lstm_size, feature_size=4
+        )
         self.network = with_strong_preferences(ActorCritic(OPTIONS, self.layout, torch.float32))
         self.weights = SharedWeights(weight_count(self.network))
         self.weights.publish(0, flat_weights(self.network))

@@ -12,7 +12,7 @@ from wrappers.environment import NO_FRAME, NO_VECTOR, Observation
 @pytest.mark.parametrize(("stack", "channels"), [(1, 1), (4, 1), (2, 3), (6, 3)])
 def test_networks_and_unrolls_read_the_latest_frames(stack: int, channels: int) -> None:
     """The frames of two environments are put in place in turns, also into memory that has other rows between them."""
-    layout = UnrollLayout(5, stack, (channels, 12, 10), 3)
+    layout = UnrollLayout(5, stack, frame_shape=(channels, 12, 10), action_sizes=(3,))
     inputs = PolicyInputs.at_start(3, layout)
     rng = np.random.default_rng(0)
     latest = [np.zeros((stack, channels, 12, 10), np.uint8) for _ in range(3)]
@@ -29,7 +29,7 @@ def test_networks_and_unrolls_read_the_latest_frames(stack: int, channels: int) 
 
 
 def test_frames_in_colour_may_be_views_of_pictures_with_the_channels_last() -> None:
-    inputs = PolicyInputs.at_start(1, UnrollLayout(5, 2, (3, 4, 6), 3))
+    inputs = PolicyInputs.at_start(1, UnrollLayout(5, 2, frame_shape=(3, 4, 6), action_sizes=(3,)))
     pictures = np.random.default_rng(0).integers(0, 256, (2, 4, 6, 3), np.uint8)
     for picture in pictures:
         inputs.show(0, Observation(picture.transpose(2, 0, 1), NO_VECTOR), starts=picture is pictures[0])
@@ -38,7 +38,7 @@ def test_frames_in_colour_may_be_views_of_pictures_with_the_channels_last() -> N
 
 
 def test_numbers_are_copied() -> None:
-    inputs = PolicyInputs.at_start(2, UnrollLayout(5, 0, (0, 0, 0), 3, vector_size=2))
+    inputs = PolicyInputs.at_start(2, UnrollLayout(5, 0, frame_shape=(0, 0, 0), action_sizes=(3,), vector_size=2))
     vector = np.array([3, 4], np.float32)
     inputs.show(1, Observation(NO_FRAME, vector), starts=False)
     vector[:] = 0

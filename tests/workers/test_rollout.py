@@ -39,7 +39,9 @@ class CutAfterThree(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def make_rollout(environments: int, lstm_size: int, time_limit: bool) -> tuple[Rollout, UnrollLayout, ActorCritic]:
     torch.manual_seed(0)
-    layout = UnrollLayout(STEPS, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
+    layout = UnrollLayout(
+        STEPS, 3, frame_shape=(1, CELLS * CELL, CELLS * CELL), action_sizes=(3,), lstm_size=lstm_size, feature_size=4
+    )
     network = picture_network("nature", (3, CELLS * CELL, CELLS * CELL), 3, lstm_size, projected_size=4)
     torch.nn.init.orthogonal_(network.policy_head.weight)  # a policy that depends on the observation
     policy = LocalPolicy(Actor(network), layout, environments, itertools.count().__next__)

@@ -81,7 +81,7 @@ def test_numbers_become_a_vector(space: Space[Any], value: Any, vector: list[flo
     assert observation.vector.dtype == np.float32
     assert observation.frame.size == 0
     assert (agent.spec_for_agent.vector_size, agent.spec_for_agent.one_hot_size) == (len(vector), one_hot)
-    assert not agent.spec_for_agent.has_picture
+    assert not agent.spec_for_agent.has_pictures
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_an_environment_is_played(env: str, shapes: tuple[Any, ...], flags: dict
     first, second = make_environment(options, 5), make_environment(options, 5)
     spec = environment_spec(first)
     described = (
-        options.frames_stacked if spec.has_picture else 0,
+        options.frames_stacked if spec.has_pictures else 0,
         spec.frame_shape,
         spec.vector_size,
         spec.one_hot_size,

@@ -63,7 +63,7 @@ class Steps:
 
     def __init__(self, script: Script, options: EnvironmentOptions) -> None:
         self.game = ScriptedFrames(script)
-        spec = EnvironmentSpec((0, 0, 0), 0, 0, "discrete", (ACTIONS,), True)
+        spec = EnvironmentSpec(frame_shape=(0, 0, 0), action_sizes=(ACTIONS,), can_snapshot=True)
         self.timeline = DelayedTimeline(spec, options, self.game.lives)
         self._options = options
         self.effects: list[Effect] = []

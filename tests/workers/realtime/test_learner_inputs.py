@@ -29,7 +29,9 @@ GAMES = ([Ending(23), Ending(9, cut=True)], [Ending(40)])
 
 
 def make_layout(lstm_size: int) -> UnrollLayout:
-    return UnrollLayout(5, 3, (1, 36, 36), 3, lstm_size, delayed_actions=True, real_time=True)
+    return UnrollLayout(
+        5, 3, frame_shape=(1, 36, 36), action_sizes=(3,), lstm_size=lstm_size, delayed_actions=True, real_time=True
+    )
 
 
 class Playing(FakeSession):

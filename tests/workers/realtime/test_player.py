@@ -14,7 +14,7 @@ from tests.workers.realtime.numbered_frames import OPTIONS, Ending, make_numbere
 from tests.workers.realtime.simulation import simulate
 from workers.realtime.player import LATEST_START, Book, ClockedGame, PlayedFrame
 
-LAYOUT = UnrollLayout(5, 3, (1, 4, 4), 3, delayed_actions=True, real_time=True)
+LAYOUT = UnrollLayout(5, 3, frame_shape=(1, 4, 4), action_sizes=(3,), delayed_actions=True, real_time=True)
 FRAME = OPTIONS.skipped_frames / FPS
 
 

@@ -23,7 +23,7 @@ from workers.rollout import SeededEnvironment
 from wrappers.timeline import Effect
 
 STEPS = 5
-LAYOUT = UnrollLayout(STEPS, 3, (1, 4, 4), 3, delayed_actions=True, real_time=True)
+LAYOUT = UnrollLayout(STEPS, 3, frame_shape=(1, 4, 4), action_sizes=(3,), delayed_actions=True, real_time=True)
 NEVER = 10**9
 
 
