@@ -18,17 +18,6 @@ Declared = tuple[str, tuple[int, ...], str]  # name, shape, dtype
 
 ALIGNMENT = 64
 
-_TORCH_DTYPES = {
-    "uint8": torch.uint8,
-    "int8": torch.int8,
-    "int16": torch.int16,
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "float16": torch.float16,
-    "float32": torch.float32,
-    "float64": torch.float64,
-}
-
 
 class Field(NamedTuple):
     """One array inside a row."""
@@ -44,11 +33,10 @@ class Field(NamedTuple):
 
 
 class RowLayout:
-    """Offsets of the fields that a subclass declares. Rows are arrays of bytes; fields are views of them."""
+    """Offsets of the declared fields. Rows are arrays of bytes; fields are views of them."""
 
-    @property
-    def declared(self) -> Sequence[Declared]:
-        raise NotImplementedError
+    def __init__(self, declared: Sequence[Declared]) -> None:
+        self.declared = declared
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -92,7 +80,7 @@ class RowLayout:
             raise ValueError(f"rows of {self.nbytes} bytes expected, not a tensor of shape {tuple(rows.shape)}")
         views: dict[str, torch.Tensor] = {}
         for field in self.fields:
-            flat = rows[:, field.offset : field.offset + field.nbytes].view(_TORCH_DTYPES[field.dtype])
+            flat = rows[:, field.offset : field.offset + field.nbytes].view(getattr(torch, field.dtype))
             views[field.name] = flat.reshape(rows.shape[0], *field.shape)
         return views
 

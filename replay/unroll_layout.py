@@ -9,6 +9,7 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -104,8 +105,8 @@ class UnrollLayout(Spaces, RowLayout):
     real_time: bool = False  # frames are played by the clock, and decisions made by inference processes
     explores: bool = False  # some environments hold random actions now and then
 
-    @property
-    def declared(self) -> Sequence[Declared]:
+    @cached_property
+    def declared(self) -> Sequence[Declared]:  # type: ignore[override]
         steps = self.unroll_length
         fields: list[Declared] = [
             ("frames", (steps + self.frame_stack, *self.frame_shape), "uint8"),

@@ -55,10 +55,10 @@ class BatchedPolicy:
         ends = np.cumsum([rows.stop - rows.start for _, rows in sources]).tolist()
         parts = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
         for part, source in zip(parts, sources, strict=True):
-            self._requests.numpy()[part] = self._rows.requests[source]
+            self._requests.numpy()[part] = self._rows.requests.array[source]
         results = self._compute(ends[-1], weight_version).numpy()
         for part, source in zip(parts, sources, strict=True):
-            self._rows.results[source] = results[part]
+            self._rows.results.array[source] = results[part]
 
     def _compute(self, count: int, weight_version: int) -> torch.Tensor:
         """The results of the first `count` requests: rows `[count, nbytes]` on the CPU."""

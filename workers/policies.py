@@ -79,7 +79,7 @@ class RemotePolicy:
         self.groups: Sequence[slice] = halves
         self._server = server
         self._first = restart_index * len(rows.groups)  # the number of group 0 in messages of this process
-        rows.requests[worker] = 0
+        rows.requests.array[worker] = 0
         self._all_inputs = rows.inputs(worker)
         for e in range(rows.environments):
             self._all_inputs.state.restart(e)

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import ActorState, Decision
-from replay.row_layout import Declared, RowLayout, Rows
+from replay.row_layout import RowLayout
 from replay.unroll_layout import UnrollLayout
 from workers.shared_array import SharedArray
 from wrappers.environment import Observation
@@ -109,40 +109,32 @@ def as_batch(observations: torch.Tensor) -> torch.Tensor:
     return observations.permute(0, 3, 1, 2)
 
 
-@dataclass(frozen=True)
-class RequestLayout(RowLayout):
+def request_layout(layout: UnrollLayout) -> RowLayout:
     """What the policy needs to choose an action for one environment."""
-
-    layout: UnrollLayout
-
-    @property
-    def declared(self) -> Sequence[Declared]:
-        return [
-            ("observation", observation_shape(self.layout), "uint8"),
-            ("vector", (self.layout.vector_length,), "float32"),
-            ("uniform", self.layout.action_shape, "float64"),
-            ("lstm_state", (2, self.layout.lstm_size), "float32"),
-            ("previous_action", self.layout.action_shape, self.layout.action_dtype),
+    return RowLayout(
+        [
+            ("observation", observation_shape(layout), "uint8"),
+            ("vector", (layout.vector_length,), "float32"),
+            ("uniform", layout.action_shape, "float64"),
+            ("lstm_state", (2, layout.lstm_size), "float32"),
+            ("previous_action", layout.action_shape, layout.action_dtype),
             ("previous_reward", (), "float32"),
         ]
+    )
 
 
-@dataclass(frozen=True)
-class ResultLayout(RowLayout):
+def result_layout(layout: UnrollLayout) -> RowLayout:
     """What the policy computed for one environment, and the version of its weights."""
-
-    layout: UnrollLayout
-
-    @property
-    def declared(self) -> Sequence[Declared]:
-        return [
-            ("action", self.layout.action_shape, self.layout.action_dtype.replace("int32", "int64")),
-            ("logits", (self.layout.action_count,), "float32"),
+    return RowLayout(
+        [
+            ("action", layout.action_shape, layout.action_dtype.replace("int32", "int64")),
+            ("logits", (layout.action_count,), "float32"),
             ("value", (), "float32"),
-            ("features", (self.layout.feature_size,), "float16"),
-            ("lstm_state", (2, self.layout.lstm_size), "float32"),
+            ("features", (layout.feature_size,), "float16"),
+            ("lstm_state", (2, layout.lstm_size), "float32"),
             ("weight_version", (), "int64"),
         ]
+    )
 
 
 class InferenceRows:
@@ -157,27 +149,19 @@ class InferenceRows:
         self.layout = layout
         self.workers = workers
         self.environments = environments
-        self.request_layout, self.result_layout = RequestLayout(layout), ResultLayout(layout)
-        self._requests = SharedArray((workers, environments + 1, self.request_layout.nbytes))
-        self._results = SharedArray((workers, environments + 1, self.result_layout.nbytes))
-
-    @property
-    def requests(self) -> Rows:
-        return self._requests.array
-
-    @property
-    def results(self) -> Rows:
-        return self._results.array
+        self.request_layout, self.result_layout = request_layout(layout), result_layout(layout)
+        self.requests = SharedArray((workers, environments + 1, self.request_layout.nbytes))
+        self.results = SharedArray((workers, environments + 1, self.result_layout.nbytes))
 
     def inputs(self, worker: int) -> PolicyInputs:
         """The requests of a worker, the extra one too, as inputs in the same memory."""
-        fields = self.request_layout.arrays(self.requests[worker])
+        fields = self.request_layout.arrays(self.requests.array[worker])
         tensors = {name: torch.from_numpy(array) for name, array in fields.items()}
         return PolicyInputs(fields["observation"], tensors["vector"], state_in(tensors), tensors["uniform"])
 
     def decisions(self, worker: int) -> tuple[Decision, torch.Tensor]:
         """The results of a worker, the extra one too, and the versions of their weights, in the same memory."""
-        results = self.result_layout.tensors(torch.from_numpy(self.results[worker]))
+        results = self.result_layout.tensors(torch.from_numpy(self.results.array[worker]))
         return Decision(*(results[name] for name in DECISION)), results["weight_version"]
 
     @property
