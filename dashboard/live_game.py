@@ -33,7 +33,7 @@ from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, InvalidCheckpointError, read_checkpoint
 from run_files.run_folder import CHECKPOINTS, newest_first
 from workers.policy_inputs import as_batch
-from wrappers.environment import MakeWatchedEnvironment
+from wrappers.environment import MakeEnvironment
 from wrappers.make_environment import make_environment
 
 GRAY_OR_RGB = (1, 3)  # channels of a picture
@@ -82,7 +82,7 @@ class GamePlayer:
         root: Path,
         chosen: str | None,
         seed: int,
-        make_environment: MakeWatchedEnvironment = make_environment,
+        make_environment: MakeEnvironment = make_environment,
     ) -> None:
         self._folder = folder / CHECKPOINTS
         self._root = root

@@ -16,7 +16,7 @@ from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import PolicyInputs
 from workers.randomness import stream_of
 from workers.rollout import each_action
-from wrappers.environment import MakeWatchedEnvironment, as_observation
+from wrappers.environment import MakeEnvironment, as_observation
 
 # The batch size of a forward pass, by the smallest number of games in the test. Unused slots cost as much as used ones,
 # and the games are spread over processes, so there are fewer slots than games. In batches of these sizes, the output
@@ -67,7 +67,7 @@ def game_streams(seed: Sequence[int], game: int) -> tuple[int, np.random.Generat
 class GameSeries:
     """Games of one policy: the number of a game determines its start, and the random numbers of its actions."""
 
-    make_environment: MakeWatchedEnvironment
+    make_environment: MakeEnvironment
     environment: EnvironmentOptions
     seed: tuple[int, ...]
     slots: int = 1  # games that a process plays at once, from `slots_for`: the same in all processes of a test

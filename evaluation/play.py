@@ -20,7 +20,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError
 from reports.scores import game_name
-from wrappers.environment import MakeWatchedEnvironment, environment_spec, names_in
+from wrappers.environment import MakeEnvironment, environment_spec, names_in
 
 MOVEMENTS = {"Up": "UP", "Down": "DOWN", "Left": "LEFT", "Right": "RIGHT", "space": "FIRE"}  # by Tk's names of keys
 
@@ -37,7 +37,7 @@ class KeyWindow(Window):
         self._root.bind("<KeyRelease>", lambda event: self.held.discard(event.keysym))
 
 
-def play(config: Config, make_environment: MakeWatchedEnvironment) -> None:
+def play(config: Config, make_environment: MakeEnvironment) -> None:
     """Play game after game by the rules of a test, until the window is closed; write each of them to a file."""
     config, options = settle_seed(config), evaluation_options(config.environment)
 

@@ -34,13 +34,13 @@ from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_co
 from run_files.run_folder import write_json
 from workers.realtime.timing import check_realtime
 from workers.shared_weights import SharedWeights
-from wrappers.environment import MakeWatchedEnvironment
+from wrappers.environment import MakeEnvironment
 
 POLL_SECONDS = 0.1  # longest time between two checks for signals, and between two updates of the display
 SHOWN_GAMES = 30  # --render shows the best, the median and the worst of this many first games
 
 
-def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: Checkpoint) -> Path | None:
+def score_checkpoint(config: Config, make_environment: MakeEnvironment, checkpoint: Checkpoint) -> Path | None:
     """Play test games with the checkpoint's policy and write their results; with --render, show some of the games.
 
     Returns the path of the result file, or None if no game ended. Everything is checked before a process starts.
@@ -79,7 +79,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
 
 
 def make_player(
-    config: Config, make_environment: MakeWatchedEnvironment, checkpoint: Checkpoint, processes: int
+    config: Config, make_environment: MakeEnvironment, checkpoint: Checkpoint, processes: int
 ) -> tuple[PlayerProcess, ActorCritic]:
     """What each process of the test does, and the network of the checkpoint, whose weights it needs."""
     slots = slots_for(config.test.test_episode_count)

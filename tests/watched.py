@@ -6,10 +6,10 @@ import gymnasium
 
 from evaluation.film import Picture
 from option_flags import EnvironmentOptions
-from wrappers.environment import MakeWatchedEnvironment, Watch
+from wrappers.environment import MakeEnvironment, Watch
 
 
-def keeping_pictures(make: MakeWatchedEnvironment, pictures: list[Picture]) -> MakeWatchedEnvironment:
+def keeping_pictures(make: MakeEnvironment, pictures: list[Picture]) -> MakeEnvironment:
     """A function that makes the same environment, and adds all of its pictures to the list."""
 
     def make_watched(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:

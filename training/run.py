@@ -36,7 +36,7 @@ from training.progress import Progress
 from training.resume import Resume, load_weights, plan_resume, plan_updates
 from workers.actors import Actors
 from workers.realtime.timing import check_realtime
-from wrappers.environment import EnvironmentSpec, MakeWatchedEnvironment
+from wrappers.environment import EnvironmentSpec, MakeEnvironment
 
 OF_PICTURES = ("frames_stacked", "grayscaling_frames", "frame_scale_resolution", "largest_pixel")
 COMPRESSED = 0.04  # of the bytes of pictures in compressed replays; 0.02 to 0.05 in games of Atari
@@ -68,7 +68,7 @@ class Run:
     mix: Mix
     actors: Actors
 
-    def __init__(self, make_environment: MakeWatchedEnvironment, learners: OneLearner) -> None:
+    def __init__(self, make_environment: MakeEnvironment, learners: OneLearner) -> None:
         self.make_environment = make_environment
         self.learners, self.rank = learners, learners.rank  # the connection with the other learners
         # One learner agrees with itself.
@@ -84,7 +84,7 @@ class Run:
 
 def set_up_run(
     config: Config,
-    make_environment: MakeWatchedEnvironment,
+    make_environment: MakeEnvironment,
     source: Checkpoint | None = None,
     learners: OneLearner | None = None,
 ) -> Run:

@@ -30,12 +30,12 @@ from training.run import Run, folder_of_run, set_up_run
 from training.summary import summarised
 from workers.actors import Actors
 from workers.worker import PlaySetup
-from wrappers.environment import MakeWatchedEnvironment
+from wrappers.environment import MakeEnvironment
 
 
 def train(
     config: Config,
-    make_environment: MakeWatchedEnvironment,
+    make_environment: MakeEnvironment,
     parent: Checkpoint | None = None,
     environment_notes: Sequence[str] = (),
     learners: OneLearner | None = None,

@@ -14,12 +14,9 @@ from replay.unroll_layout import ActionKind, Spaces
 
 Watch: TypeAlias = Callable[[NDArray[np.uint8], float], None]  # colour picture [height, width, 3], score so far
 
-# Takes the options and a seed. Must be a module-level function, so that it can be pickled for worker processes.
-MakeEnvironment = Callable[[EnvironmentOptions, int], gymnasium.Env[Any, Any]]
 
-
-class MakeWatchedEnvironment(Protocol):
-    """A `MakeEnvironment` with a third argument: a function that is called with every raw frame."""
+class MakeEnvironment(Protocol):
+    """A module-level function, which can be pickled for worker processes. `watch` is called with every raw frame."""
 
     def __call__(
         self, options: EnvironmentOptions, seed: int, watch: Watch | None = None

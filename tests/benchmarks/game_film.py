@@ -23,7 +23,7 @@ from options.command_line import given_flags
 from reports.plot import short_count
 from run_files.checkpoint import Checkpoint, check_playable, find_checkpoint
 from wrappers.atari import make_atari
-from wrappers.environment import MakeWatchedEnvironment, Watch
+from wrappers.environment import MakeEnvironment, Watch
 
 GAMES = 8  # the best of them is shown
 SECONDS = 12
@@ -96,7 +96,7 @@ def play(config: Config, checkpoint: Checkpoint, *, random: bool = False) -> lis
     return sorted(results)
 
 
-def series_of(make: MakeWatchedEnvironment, config: Config, *, random: bool = False) -> GameSeries:
+def series_of(make: MakeEnvironment, config: Config, *, random: bool = False) -> GameSeries:
     environment, greedy = evaluation_options(config.environment), config.test.test_policy == "greedy" and not random
     return GameSeries(make_environment=make, environment=environment, seed=(1,), slots=32, greedy=greedy, logged=GAMES)
 

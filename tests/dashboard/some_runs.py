@@ -12,7 +12,7 @@ from agents.spaces import described_spaces, make_unroll_layout
 from option_flags import Config
 from run_files.checkpoint import checkpoint_name, write_checkpoint
 from tests.run_files.some_checkpoint import some_content, some_learner, some_progress
-from wrappers.environment import MakeWatchedEnvironment
+from wrappers.environment import MakeEnvironment
 
 NOW = time.time()
 
@@ -111,7 +111,7 @@ def write_sweep(folder: Path, jobs: dict[str, dict[str, Any]], status: str = "do
     return folder
 
 
-def write_policy(folder: Path, make_environment: MakeWatchedEnvironment, updates: int, **flags: Any) -> Path:
+def write_policy(folder: Path, make_environment: MakeEnvironment, updates: int, **flags: Any) -> Path:
     """A checkpoint of an untrained network, of a run with 100 agent steps for each update."""
     config = Config.from_flags({"seed": 5, "precision": "float32", **flags})
     layout = make_unroll_layout(config, make_environment)

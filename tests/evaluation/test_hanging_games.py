@@ -31,7 +31,7 @@ from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, Catch, Faulty
 from workers.shared_weights import SharedWeights
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.environment import MakeWatchedEnvironment, Watch
+from wrappers.environment import MakeEnvironment, Watch
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +99,7 @@ class Scene:
 
         return ChildPool(self.said.append, silence=SILENCE_LIMIT, clock=self.clock, start=start)
 
-    def players(self, make_environment: MakeWatchedEnvironment) -> PlayerPool:
+    def players(self, make_environment: MakeEnvironment) -> PlayerPool:
         layout = make_unroll_layout(CONFIG, make_environment)
         network = ActorCritic(CONFIG.network, layout, torch.float32)
         weights = SharedWeights(weight_count(network))
@@ -111,7 +111,7 @@ class Scene:
         self.opened.append(players)
         return players
 
-    def film(self, make_environment: MakeWatchedEnvironment, folder: Path) -> PlayerPool:
+    def film(self, make_environment: MakeEnvironment, folder: Path) -> PlayerPool:
         """A player that has played a game, and is asked to film another one."""
         players = self.players(partial(make_faulty, "never", folder / "unused"))
         while players.under_way:

@@ -29,7 +29,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
 from tests.evaluation.conftest import Start
 from workers.shared_weights import SharedWeights
-from wrappers.environment import MakeWatchedEnvironment, Watch
+from wrappers.environment import MakeEnvironment, Watch
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,7 @@ def network() -> ActorCritic:
     return network
 
 
-def series_of(make: MakeWatchedEnvironment = make_catch, seed: int = 7, **others: Any) -> GameSeries:
+def series_of(make: MakeEnvironment = make_catch, seed: int = 7, **others: Any) -> GameSeries:
     return GameSeries(make_environment=make, environment=OPTIONS, seed=(seed,), **others)
 
 
@@ -179,7 +179,7 @@ def test_evaluations_play_complete_games() -> None:
     assert (tested.episodic_life, tested.fire_on_life_loss, tested.noop_threshold) == (False, True, 7)
 
 
-def make_player(weights: SharedWeights, make: MakeWatchedEnvironment = make_catch) -> PlayerProcess:
+def make_player(weights: SharedWeights, make: MakeEnvironment = make_catch) -> PlayerProcess:
     return player_of(CONFIG, series_of(make, slots=16, logged=100), LAYOUT, torch.float32, weights)
 
 

@@ -32,7 +32,7 @@ from tests.options.words import parse
 from tests.processes import signal_session
 from tests.run_files.some_checkpoint import some_content, some_learner, some_progress
 from wrappers.atari import make_atari
-from wrappers.environment import MakeWatchedEnvironment
+from wrappers.environment import MakeEnvironment
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def run_folder(tmp_path: Path) -> Path:
     return untrained(tmp_path, make_catch, {**SMALL, "frames_stacked": 1})
 
 
-def untrained(tmp_path: Path, make_environment: MakeWatchedEnvironment, flags: dict[str, Any]) -> Path:
+def untrained(tmp_path: Path, make_environment: MakeEnvironment, flags: dict[str, Any]) -> Path:
     """The folder of a run whose network is untrained."""
     config = Config.from_flags({**flags, "seed": 5, "worker_count": 7, "max_game_frames": 999})
     layout = make_unroll_layout(config, make_environment)
@@ -137,7 +137,7 @@ def test_the_head_of_a_test_says_how_actions_are_chosen_and_which_flags_have_no_
     assert "without effect on a test: --device, --lr\n" in out
 
 
-def arguments(folder: Path, *words: str) -> tuple[Config, MakeWatchedEnvironment, Checkpoint]:
+def arguments(folder: Path, *words: str) -> tuple[Config, MakeEnvironment, Checkpoint]:
     config, checkpoint = configured(folder, *words)
     return config, make_catch, checkpoint
 

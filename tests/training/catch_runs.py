@@ -8,7 +8,7 @@ from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
 from tests.read_metrics import read_metrics
 from training.train import train
-from wrappers.environment import MakeWatchedEnvironment
+from wrappers.environment import MakeEnvironment
 
 QUEUE = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'
 MIXED = (
@@ -25,7 +25,7 @@ def catch_run(results: Path, **flags: Any) -> Path:
     return train(Config.from_flags({**CATCH, "results_dir": str(results), **flags}), make_catch)
 
 
-def resume_run(folder: Path, make_environment: MakeWatchedEnvironment, **flags: Any) -> Path:
+def resume_run(folder: Path, make_environment: MakeEnvironment, **flags: Any) -> Path:
     """Resume a run as main.py does: flags take precedence over the options of the checkpoint."""
     parent = find_checkpoint(str(folder))
     own = {"op_mode": "train_w_load", "load_model_url": str(folder)}

@@ -18,7 +18,7 @@ from tests.training.resumed_runs import stop_at_once
 from training import train as training
 from training.train import train
 from wrappers.atari import ScoreKeeper
-from wrappers.environment import MakeWatchedEnvironment
+from wrappers.environment import MakeEnvironment
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def make_wide_catch(options: EnvironmentOptions, seed: int, watch: object = None
     return ScoreKeeper(game)
 
 
-def tuned_run(source: Path, results: Path, make_environment: MakeWatchedEnvironment, **flags: Any) -> Path:
+def tuned_run(source: Path, results: Path, make_environment: MakeEnvironment, **flags: Any) -> Path:
     """A new run from the weights of `source`, with the flags that main.py takes from its checkpoint."""
     parent = find_checkpoint(str(source))
     own = {"op_mode": "train_w_load", "load_model_url": str(source), "load_weights_only": True}
@@ -85,7 +85,7 @@ def test_only_what_depends_on_the_actions_is_new(
     lstm_run: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    make_environment: MakeWatchedEnvironment,
+    make_environment: MakeEnvironment,
     new: set[str],
 ) -> None:
     source = lstm_run

@@ -18,7 +18,7 @@ from training import run as run_module
 from training import train as training
 from training.train import train
 from wrappers.atari import make_atari
-from wrappers.environment import MakeWatchedEnvironment
+from wrappers.environment import MakeEnvironment
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +73,7 @@ TWO_STANDARDS = (
     ],
 )
 def test_a_run_in_parts_equals_the_whole_run_bit_for_bit(
-    tmp_path: Path, make_environment: MakeWatchedEnvironment, cuts: Sequence[int], flags: dict[str, Any]
+    tmp_path: Path, make_environment: MakeEnvironment, cuts: Sequence[int], flags: dict[str, Any]
 ) -> None:
     """The cuts fall between unrolls of one round, between updates, between reports, and into the warm-up."""
     base = {**SMALL, "reproducible": True, "results_dir": str(tmp_path), **flags}
