@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 
 from learners.group import Exchange, LearnerGroup, LearnerLostError
-from run_files.metrics import JsonValue, Report
+from run_files.metrics import Episode, JsonValue, Report
 
 PATIENCE_SECONDS = 0.002  # a learner waits so long for the others before it looks after its workers again
 NAP_SECONDS = 0.0001
@@ -80,15 +80,6 @@ def decide(said: Sequence[Said]) -> Verdict:
     return Verdict.UPDATE if all_said else Verdict.WAIT
 
 
-class Game(NamedTuple):
-    """A finished game."""
-
-    game_return: float
-    length: int
-    worker: int
-    info: Mapping[str, float] = {}  # what the environment says of it
-
-
 class News(NamedTuple):
     """What one learner tells all; counts are those since its last news."""
 
@@ -98,9 +89,9 @@ class News(NamedTuple):
     save: int = 0  # likewise: 0 no, 1 a checkpoint, 2 with the replays
     steps: int = 0  # agent steps
     frames: int = 0  # game frames, in real time
-    games: Sequence[Game] = ()  # that ended
+    games: Sequence[Episode] = ()  # that ended
 
-    def plus(self, steps: int, frames: int, games: Sequence[Game]) -> "News":
+    def plus(self, steps: int, frames: int, games: Sequence[Episode]) -> "News":
         return self._replace(steps=self.steps + steps, frames=self.frames + frames, games=[*self.games, *games])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from learners.agreement import Game, News
+from learners.agreement import News
 from learners.rank import LearnerRank
 from option_flags import Config
 from replay.mix import Batch
@@ -203,8 +203,7 @@ class Progress:
         self.agent_steps += self._layout.unroll_length
         self._own_unrolls += 1
         if self._learners > 1:
-            games = [Game(episode.return_, episode.length, episode.worker, episode.info) for episode in episodes]
-            self._unsent = self._unsent.plus(self._layout.unroll_length, frames, games)
+            self._unsent = self._unsent.plus(self._layout.unroll_length, frames, episodes)
         return episodes
 
     def _count_episodes(self, episodes: Sequence[Episode]) -> None:
@@ -239,7 +238,7 @@ class Progress:
         """Count what the other learners have received; return the games that ended in it."""
         self.agent_steps += sum(each.steps for each in news)
         self._played_frames += sum(each.frames for each in news)
-        episodes = [Episode(self.agent_steps, *game) for each in news for game in each.games]
+        episodes = [game._replace(agent_steps=self.agent_steps) for each in news for game in each.games]
         self._count_episodes(episodes)
         return episodes
 
