@@ -118,11 +118,11 @@ def first_line(given: Mapping[str, Any], config: Config | None) -> str:
 
 def launch_learners(config: Config, given: Mapping[str, Any]) -> int:
     """Start several learners on this machine; returns the exit code."""
-    from learners.launcher import Launcher, start_here
+    from learners.launcher import Launcher
 
     learners, restarts = config.learners.learners, config.learners.learner_restarts
     stable_seconds = 3 * SILENCE_FACTOR * config.workers.worker_timeout  # longer than it takes to notice a hang
-    return Launcher(start_here(learners), restarts, stable_seconds).run(given)
+    return Launcher(learners, restarts, stable_seconds).run(given)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from types import FrameType
@@ -88,21 +88,12 @@ class Learners:
             file.close()
 
 
-# Starts main.py with these flags as all learners.
-Start = Callable[[Mapping[str, Any]], Learners]
-
-
-def start_here(learners: int) -> Start:
-    """For as many learners."""
-    return lambda flags: Learners([sys.executable, sys.argv[0], *flag_words(flags)], learners)
-
-
 class Launcher:
     """Starts the learners, passes signals on to them, and starts them again when one is lost."""
 
-    def __init__(self, start: Start, restarts: int, stable_seconds: float) -> None:
+    def __init__(self, learners: int, restarts: int, stable_seconds: float) -> None:
         """There are at most so many restarts in a row; a start that holds for `stable_seconds` ends the row."""
-        self._start = start
+        self._learners = learners
         self._restarts = restarts
         self._stable_seconds = stable_seconds
         self._signals: list[int] = []  # for the learners
@@ -116,7 +107,7 @@ class Launcher:
         """Run main.py with these flags as all learners; return its exit code."""
         restarts_left = self._restarts
         while True:
-            learners = self._start(flags)
+            learners = Learners([sys.executable, sys.argv[0], *flag_words(flags)], self._learners)
             begun = time.monotonic()
             with closing(learners):
                 codes = self._wait(learners)

@@ -77,7 +77,7 @@ def part_of(config: Config, rank: LearnerRank) -> Config:
     changed = {
         "batch_size": config.replay.batch_size // size,
         "replay_parameters": json.dumps(replays),
-        "worker_count": _worker_share(workers, rank.index, size),
+        "worker_count": workers // size + (rank.index < workers % size),  # 0 is as many as its machine can run
         "learners": 1,
     }
     if config.run.device in ("auto", "cuda") and torch.cuda.is_available():
@@ -87,11 +87,6 @@ def part_of(config: Config, rank: LearnerRank) -> Config:
         quiet = {"console": "off", "curves": False, "tensorboard": False, "wandb": False, "metrics_port": 0}
         changed |= {"seed": own_seed, "eval_period": 0, **quiet}
     return config.replace_flags(**changed)
-
-
-def _worker_share(workers: int, rank: int, size: int) -> int:
-    """How many of the workers this learner has; 0, as many as its machine can run, is 0 for each."""
-    return workers // size + (rank < workers % size)
 
 
 def use_own_cores(rank: LearnerRank) -> None:

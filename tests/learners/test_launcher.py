@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 import main
 from learners import launcher
 from learners.group import LearnerLostError
-from learners.launcher import Launcher, Learners, start_here
+from learners.launcher import Launcher, Learners
 from machine.stop_signals import STOP_SIGNALS
 from processes.pool import RunFailedError
 
@@ -45,7 +45,7 @@ def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *does: str, restarts: int
     program.write_text(PROGRAM.format(does=does))
     monkeypatch.setattr("sys.argv", [str(program)])
     monkeypatch.setattr(launcher, "END_SECONDS", 0.3)
-    return Launcher(start_here(len(does)), restarts, 600.0).run({"op_mode": "train", "lr": 0.5})
+    return Launcher(len(does), restarts, 600.0).run({"op_mode": "train", "lr": 0.5})
 
 
 @pytest.mark.parametrize(("does", "lost"), [((IS_LOST, DIES), "1"), ((DIES, IS_LOST), "0"), ((IS_LOST, HANGS), "1")])
@@ -113,29 +113,34 @@ class FakeLearners(Learners):
         pass
 
 
-def test_learners_that_have_saved_start_from_the_last_checkpoint(capfd: pytest.CaptureFixture[str]) -> None:
+def test_learners_that_have_saved_start_from_the_last_checkpoint(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     lost, saved = LearnerLostError.exit_code, Path("results/run")
     learners = [FakeLearners(1, lost, -9, saved=saved), FakeLearners(1, 0, 0)]
-    started: list[Any] = []
+    started: list[Sequence[str]] = []
 
-    def start(flags: Any) -> FakeLearners:
-        started.append(flags)
+    def start(program: Sequence[str], count: int) -> FakeLearners:
+        started.append(program)
         return learners.pop(0)
 
-    assert Launcher(start, 3, 600.0).run({"op_mode": "train", "lr": 0.5}) == 0
-    assert started[1] == {"op_mode": "train_w_load", "load_model_url": str(saved), "lr": 0.5}
+    monkeypatch.setattr("learners.launcher.Learners", start)
+    assert Launcher(2, 3, 600.0).run({"op_mode": "train", "lr": 0.5}) == 0
+    assert started[1][2:] == ["--op_mode=train_w_load", f"--load_model_url={saved}", "--lr=0.5"]
     said = "learner 1 was lost: all learners start again from the last checkpoint\n"
     assert capfd.readouterr().out == said
 
 
 @pytest.mark.parametrize(("looks", "starts"), [([1] * 9, 3), ([1, 8, 1, 1, 1, 1], 4)])
 @pytest.mark.slow
-def test_a_start_that_held_gives_all_restarts_back(looks: list[int], starts: int) -> None:
+def test_a_start_that_held_gives_all_restarts_back(
+    looks: list[int], starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left = list(looks)
     lost = LearnerLostError.exit_code
-    launcher = Launcher(lambda flags: FakeLearners(left.pop(0), lost, lost), 2, 0.4)
+    monkeypatch.setattr("learners.launcher.Learners", lambda *_: FakeLearners(left.pop(0), lost, lost))
     with pytest.raises(RunFailedError):
-        launcher.run({})
+        Launcher(2, 2, 0.4).run({})
     assert len(looks) - len(left) == starts
 
 
@@ -143,14 +148,17 @@ def test_a_start_that_held_gives_all_restarts_back(looks: list[int], starts: int
     ("codes", "expected"),
     [((0, 0), 0), ((143, 143), 130), ((-15, 143), 130), ((0, 143), 0), ((3, 3), 0), ((2, 143), 2)],
 )
-def test_a_stop_signal_while_the_learners_start_is_no_finished_run(codes: tuple[int, int], expected: int) -> None:
+def test_a_stop_signal_while_the_learners_start_is_no_finished_run(
+    codes: tuple[int, int], expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     learners = FakeLearners(100, *codes)
 
-    def start(flags: Any) -> FakeLearners:
+    def start(*_: Any) -> FakeLearners:
         signal.raise_signal(signal.SIGINT)
         return learners
 
-    assert Launcher(start, 3, 600.0).run({}) == expected
+    monkeypatch.setattr("learners.launcher.Learners", start)
+    assert Launcher(2, 3, 600.0).run({}) == expected
     assert learners.signals == [signal.SIGTERM], "to SIGINT, a Python that has only begun to start says a traceback"
 
 
