@@ -9,7 +9,6 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from ale_py import roms
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Discrete
 
 from option_flags import EnvironmentOptions
@@ -28,31 +27,25 @@ FIRE = 1  # index of FIRE in the games that have it there: `Emulator.has_fire`
 NO_SCREEN: Frame = np.empty(0, np.uint8)
 
 ID_ENDING = "NoFrameskip-v4"
+ATARI = "ale_py.env:AtariEnv"
 WITHOUT_NOOP = {"backgammon", "video_checkers"}  # board games in which every action is a move
 
 gymnasium.register_envs(ale_py)
 
 
-def atari_ids() -> list[str]:
-    """The ids of all games that `make_atari` can make."""
-    return sorted(atari_games())
-
-
 def atari_games() -> dict[str, str]:
-    """The games of ALE: id → name of the game's file. Gymnasium has an id of this form for the older games only."""
-    ids = {
-        name.removeprefix("ALE/"): spec.kwargs["game"] for name, spec in gymnasium.registry.items() if _is_game(spec)
-    }
-    return {re.sub(r"-v\d+$", ID_ENDING, name): game for name, game in ids.items() if game not in WITHOUT_NOOP}
+    """All games that `make_atari` can make: id → name of the game's file.
 
-
-def _is_game(spec: EnvSpec) -> bool:
-    return spec.namespace == "ALE" and spec.entry_point == "ale_py.env:AtariEnv"
+    Gymnasium has an id of this form for the older games only.
+    """
+    of_ale = [spec for spec in gymnasium.registry.values() if spec.namespace == "ALE" and spec.entry_point == ATARI]
+    games = {f"{spec.name}{ID_ENDING}": spec.kwargs["game"] for spec in of_ale}
+    return {name: game for name, game in games.items() if game not in WITHOUT_NOOP}
 
 
 def check_atari(options: EnvironmentOptions) -> None:
     """Raise UsageError if `make_atari` cannot make the game."""
-    known = atari_ids()
+    known = atari_games()
     if options.env in known:
         return
     # Compared without the prefixes and endings of all kinds of ids, which would make all names look similar.

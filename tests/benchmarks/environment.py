@@ -20,7 +20,7 @@ from ale_py import roms
 
 from option_flags import EnvironmentOptions
 from wrappers.atari import make_atari
-from wrappers.emulator import atari_ids
+from wrappers.emulator import atari_games
 from wrappers.scaling import AleDownscale
 
 SKIP, SIDE, STACK, NOOPS = 4, 84, 4, 30
@@ -89,7 +89,7 @@ def vector_env(game: str, width: int) -> Callable[[Actions], None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--env", default="PongNoFrameskip-v4", choices=atari_ids(), metavar="ID")
+    parser.add_argument("--env", default="PongNoFrameskip-v4", choices=atari_games(), metavar="ID")
     parser.add_argument("--steps", type=int, default=2000, help="agent steps of each environment in a round")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()

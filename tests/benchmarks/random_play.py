@@ -16,7 +16,7 @@ import numpy as np
 from option_flags import EnvironmentOptions
 from reports.number_format import table_lines
 from wrappers.atari import make_atari
-from wrappers.emulator import ID_ENDING, atari_ids
+from wrappers.emulator import ID_ENDING, atari_games
 
 SEED = 1
 
@@ -55,7 +55,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=20_000, help="agent steps of each game")
     parser.add_argument("--skipped_frames", type=int, default=4, help="frames of an agent step")
     given = parser.parse_args(words)
-    envs = [f"{game}{ID_ENDING}" for game in given.games] or atari_ids()
+    envs = [f"{game}{ID_ENDING}" for game in given.games] or list(atari_games())
     plays = sorted(
         (play(env, given.steps, given.skipped_frames) for env in envs), key=lambda each: (each.positive, each.negative)
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evaluation.parallel_games import GameResult
 from evaluation.score_statistics import best_median_worst, bootstrap_interval, score_figures
 from reports.scores import PUBLISHED, human_normalised
-from wrappers.emulator import ID_ENDING, atari_ids
+from wrappers.emulator import ID_ENDING, atari_games
 
 
 def figures_of(returns: list[float]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_best_median_and_worst(returns: list[float], chosen: dict[str, int]) -> 
 def test_human_scores() -> None:
     assert len(PUBLISHED) == 56
     assert all(scores.human > scores.random for scores in PUBLISHED.values())
-    assert {game + ID_ENDING for game in PUBLISHED} <= set(atari_ids())
+    assert {game + ID_ENDING for game in PUBLISHED} <= set(atari_games())
     assert human_normalised("PongNoFrameskip-v4", -20.7) == 0
     assert human_normalised("BreakoutNoFrameskip-v4", 30.5) == 1
     assert human_normalised("AdventureNoFrameskip-v4", 1.0) is None

@@ -8,13 +8,13 @@ import pytest
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
 from wrappers.atari import make_atari
-from wrappers.emulator import FIRE, ID_ENDING, NOOP, Emulator, atari_ids, check_atari
+from wrappers.emulator import FIRE, ID_ENDING, NOOP, Emulator, atari_games, check_atari
 
 
 def test_all_games_of_ale_have_an_id() -> None:
-    assert len(atari_ids()) == 102
-    assert {name for name in gymnasium.registry if name.endswith(ID_ENDING)} <= set(atari_ids())
-    assert {"PongNoFrameskip-v4", "BreakoutNoFrameskip-v4", "QbertNoFrameskip-v4"} <= set(atari_ids())
+    assert len(atari_games()) == 102
+    assert {name for name in gymnasium.registry if name.endswith(ID_ENDING)} <= set(atari_games())
+    assert {"PongNoFrameskip-v4", "BreakoutNoFrameskip-v4", "QbertNoFrameskip-v4"} <= set(atari_games())
 
 
 def test_options_reach_the_emulator() -> None:

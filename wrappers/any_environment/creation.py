@@ -21,6 +21,7 @@ from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.faults import FAILURES, last_line, traceback_of
 from wrappers.any_environment.pictures import colour_picture
+from wrappers.emulator import ATARI
 from wrappers.environment import EnvironmentSpec
 
 # The beginning of ids: the module that registers them, and the package to install.
@@ -33,7 +34,6 @@ COLLECTIONS = {
     "highway-": ("highway_env", "highway-env"),
     "Fetch": ("gymnasium_robotics", "gymnasium-robotics 'mujoco<=3.5'"),
 }
-ATARI = "ale_py.env:AtariEnv"
 
 
 @cache  # the runs of a sweep often have the same environment
