@@ -6,12 +6,14 @@ from replay.row_layout import Rows
 
 
 class Drawn(NamedTuple):
-    """Figures of one draw, for the reports."""
+    """Figures of one draw, for the reports. A mix adds the last two."""
 
     times_drawn: float  # how often these unrolls have been drawn, this draw included: mean
     candidates: float = 1.0  # candidates for each drawn unroll: λ, rounded to a whole number of candidates
     distance_drawn: float | None = None  # mean of the drawn unrolls; None if nothing was ranked
     distance_candidates: float | None = None  # mean of all candidates
+    age: float = 0.0  # mean policy lag of the unrolls, in updates
+    seconds: float = 0.0  # that the draw took
 
 
 class Replay(Protocol):

@@ -17,26 +17,18 @@ from replay.unroll_layout import UnrollLayout
 CPU = torch.device("cpu")
 
 
-class ReplayDraw(NamedTuple):
-    """Figures of one replay's part of a batch."""
-
-    drawn: Drawn
-    age: float  # mean policy lag of the unrolls, in updates
-    seconds: float  # that the draw took
-
-
 class Batch(NamedTuple):
     """Unrolls for one update. Valid until the next call of `mix`, which may reuse the memory."""
 
     rows: torch.Tensor  # [B, nbytes] uint8
     fresh: NDArray[np.bool_]  # [B], True for unrolls from a queue
-    draws: tuple[ReplayDraw, ...] = ()  # one for each replay
+    draws: tuple[Drawn, ...] = ()  # one for each replay
     uploaded: torch.Tensor | None = None  # a copy of the rows on the learner's device, if there is one
 
     @property
     def is_used_again(self) -> bool:
         """Whether a circular queue gives all of it for the second time or later."""
-        return bool(self.fresh.all()) and len(self.draws) == 1 and self.draws[0].drawn.times_drawn > 1
+        return bool(self.fresh.all()) and len(self.draws) == 1 and self.draws[0].times_drawn > 1
 
 
 class BatchMix:
@@ -110,7 +102,7 @@ class BatchMix:
             part = rows[start : start + replay.share]
             drawn = replay.draw(part, updates)
             age = updates - float(self._layout.array(part, "weight_version").mean())
-            draws.append(ReplayDraw(drawn, age, time.perf_counter() - started))
+            draws.append(drawn._replace(age=age, seconds=time.perf_counter() - started))
             start += replay.share
         self._new_unrolls = 0
         return Batch(buffer, self.fresh, tuple(draws))
@@ -195,7 +187,7 @@ class MixAhead:
             # If more were saved than are kept ready, the oldest are in buffers of their own until they are used.
             buffer = self._next_buffer() if left <= self._ahead + 1 else self._mix.buffer()
             buffer.copy_(saved["rows"])
-            draws = tuple(ReplayDraw(Drawn(*drawn), age, seconds) for drawn, age, seconds in saved["draws"])
+            draws = tuple(Drawn(*drawn) for drawn in saved["draws"])
             future: Future[Batch] = Future()
             future.set_result(Batch(buffer, self._mix.fresh, draws, self._upload(buffer)))
             self._batches.append(future)

@@ -98,8 +98,8 @@ class Interval:
     def add_draws(self, batch: Batch) -> None:
         """Count what the replays tell of the draws of one batch."""
         self._sums["draws"] += 1
-        for replay, (drawn, age, seconds) in enumerate(batch.draws):
-            told = {"age": age, "times_drawn": drawn.times_drawn, "candidates": drawn.candidates, "seconds": seconds}
+        for replay, drawn in enumerate(batch.draws):
+            told = {name: getattr(drawn, name) for name in ("age", "times_drawn", "candidates", "seconds")}
             if drawn.distance_drawn is not None and drawn.distance_candidates is not None:
                 told |= {"ranked": 1, "drawn": drawn.distance_drawn, "of_candidates": drawn.distance_candidates}
             for name, value in told.items():

@@ -60,7 +60,7 @@ def plain_mix(seed: int = 0, queue: bool = True, gate: Event | None = None) -> B
 
 
 def content_of(batch: Batch) -> Content:
-    figures = [float(-1 if figure is None else figure) for draw in batch.draws for figure in (*draw.drawn, draw.age)]
+    figures = [float(-1 if figure is None else figure) for draw in batch.draws for figure in draw[:-1]]
     return numbers(batch.rows.numpy()), figures
 
 

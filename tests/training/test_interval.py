@@ -6,19 +6,19 @@ import torch
 
 from option_flags import Config
 from replay.interface import Drawn
-from replay.mix import Batch, ReplayDraw
+from replay.mix import Batch
 from tests.training.some_run import LAYOUT
 from training.interval import Interval
 
 
-def batch(*draws: ReplayDraw) -> Batch:
+def batch(*draws: Drawn) -> Batch:
     return Batch(torch.zeros(1, 1, dtype=torch.uint8), np.ones(1, bool), draws)
 
 
 BATCHES = [
-    batch(ReplayDraw(Drawn(1.0), 2.0, 0.5), ReplayDraw(Drawn(3.0, 6.0, 0.25, 1.0), 10.0, 2.0)),
-    batch(ReplayDraw(Drawn(1.0), 3.0, 0.25), ReplayDraw(Drawn(4.0, 4.0, 0.75, 2.0), 20.0, 1.0)),
-    batch(ReplayDraw(Drawn(1.0), 4.0, 0.25), ReplayDraw(Drawn(5.0), 30.0, 1.5)),  # at λ = 1, nothing is ranked
+    batch(Drawn(1.0, age=2.0, seconds=0.5), Drawn(3.0, 6.0, 0.25, 1.0, 10.0, 2.0)),
+    batch(Drawn(1.0, age=3.0, seconds=0.25), Drawn(4.0, 4.0, 0.75, 2.0, 20.0, 1.0)),
+    batch(Drawn(1.0, age=4.0, seconds=0.25), Drawn(5.0, age=30.0, seconds=1.5)),  # at λ = 1, nothing is ranked
 ]
 
 

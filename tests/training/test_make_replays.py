@@ -46,7 +46,7 @@ def test_candidates_are_ranked_by_the_weights_after_the_latest_update(tmp_path: 
         while not mix.ready():
             for row in rows[: mix.unrolls_accepted()]:
                 mix.add(row)
-        drawn = mix.mix(0).draws[0].drawn.distance_candidates
+        drawn = mix.mix(0).draws[0].distance_candidates
         mix.close()
         assert drawn is not None
         return drawn
