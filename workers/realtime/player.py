@@ -4,7 +4,7 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -23,6 +23,8 @@ from wrappers.timeline import Effect, Played, Timeline
 
 EFFECT, FRAME, START = range(3)  # the order of things that happen at the same time
 LATEST_START = 1.0  # seconds after its time in the schedule; what is more is no part of an inference
+
+Request = Callable[[int, PolicyInputs], None]  # asks an inference process for a decision; the inputs are copied
 
 
 class PlayedFrame(NamedTuple):
@@ -99,13 +101,6 @@ class Book:
         """A frame was played; `missed`: after the next one was due."""
 
 
-class Inference(Protocol):
-    """The inference processes."""
-
-    def request(self, process: int, inputs: PolicyInputs) -> None:
-        """Ask a process for a decision. The inputs are copied."""
-
-
 @dataclass
 class _Step:
     """A decision, from its start until its action takes effect."""
@@ -143,11 +138,11 @@ class RealtimePlayer:
     """
 
     def __init__(
-        self, games: Sequence[ClockedGame], setup: RealtimeSetup, book: Book, inference: Inference, start: float
+        self, games: Sequence[ClockedGame], setup: RealtimeSetup, book: Book, request: Request, start: float
     ) -> None:
         self.games = games
         self._book = book
-        self._inference = inference
+        self._request = request
         self._fps = setup.realtime.fps
         frame = setup.environment.skipped_frames / self._fps
         self._rule = RULES[setup.realtime.stagger](setup.processes, frame)
@@ -225,7 +220,7 @@ class RealtimePlayer:
                 self._state.previous_rewards[e] = self._clip(self._rewards[e])
         self._inputs.uniforms.numpy()[:] = [game.draw(self._uniforms_of_action) for game in self.games]
         self._book.started(self._sequence, self._inputs, self._rewards)
-        self._inference.request(process, self._inputs)
+        self._request(process, self._inputs)
         seen = [(game.episode, game.timeline.frame) for game in self.games]
         self._steps[process] = _Step(self._sequence, time, seen)
         self._sequence += 1

@@ -87,9 +87,12 @@ class FakeSession:
             timeout=1.0,
             seed=(0,),
         )
-        self.player = RealtimePlayer(games, setup, book, self.inference, start=0.0)
+        self.player = RealtimePlayer(games, setup, book, self._request, start=0.0)
         for process in range(processes):
             self.player.joined(process, 0.0)
+
+    def _request(self, process: int, inputs: PolicyInputs) -> None:
+        self.inference.request(process, inputs)  # as it is by then: a subclass replaces it
 
     def play(self, until: Callable[[], bool]) -> None:
         """Play until the condition holds."""
