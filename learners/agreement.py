@@ -214,7 +214,7 @@ class GroupAgreement(Agreement):
 
     def _exchange_news(self) -> None:
         *counts, games = self._own_news()
-        told = self._group.numbers_of_all([*counts, len(games)])
+        told = self._group.rows_of_all(torch.tensor([[*counts, len(games)]], dtype=torch.int64)).tolist()
         # Objects take three times as long as numbers, and in many updates no game has ended.
         all_games = self._group.of_all(games) if any(own[-1] for own in told) else [()] * len(told)
         news = [

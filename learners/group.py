@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -77,7 +77,7 @@ class LearnerGroup(OneLearner):
     def rows_of_all(self, rows: torch.Tensor) -> torch.Tensor:
         rows = rows.contiguous()
         parts = [torch.empty_like(rows) for _ in range(self.size)]
-        dist.all_gather(parts, rows, group=self._gradients)
+        dist.all_gather(parts, rows, group=self._gradients if rows.is_cuda else None)
         return torch.cat(parts)
 
     def from_first(self, value: Any) -> Any:
@@ -93,13 +93,6 @@ class LearnerGroup(OneLearner):
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value)
         return values
-
-    def numbers_of_all(self, numbers: Sequence[int]) -> list[list[int]]:
-        """As many whole numbers of each learner, in their order."""
-        own = torch.tensor(numbers, dtype=torch.int64)
-        parts = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(parts, own)
-        return [part.tolist() for part in parts]
 
     def send(self, message: torch.Tensor) -> "Exchange":
         """Begin to exchange `message [K]` with all learners, each of which sends as many numbers."""

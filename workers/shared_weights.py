@@ -29,7 +29,7 @@ class SharedWeights:
         self.weight_count = weight_count
         self._numbers = SharedArray((1 + _BUFFERS,), np.int64)  # the newest version, then that of each buffer
         self._numbers.array[:] = NOT_PUBLISHED
-        self._buffers = SharedArray((_BUFFERS, weight_count), np.float32)
+        self.buffers = SharedArray((_BUFFERS, weight_count), np.float32)
 
     def publish(self, version: int, flat: torch.Tensor) -> None:
         """Make `flat [weight_count]` the newest weights. Versions rise."""
@@ -41,7 +41,7 @@ class SharedWeights:
         buffer = self._next_buffer
         self._numbers.array[1 + buffer] = NOT_PUBLISHED
         order_memory()
-        return torch.from_numpy(self._buffers.array[buffer])
+        return torch.from_numpy(self.buffers.array[buffer])
 
     def complete(self, version: int) -> None:
         buffer = self._next_buffer
@@ -59,20 +59,15 @@ class SharedWeights:
         while (version := int(self._numbers.array[0])) > known_version:
             buffer = self._buffer_of(version)
             order_memory()
-            out.numpy()[:] = self._buffers.array[buffer]
+            out.numpy()[:] = self.buffers.array[buffer]
             order_memory()
             if self._numbers.array[1 + buffer] == version:
                 return version
         return known_version
 
-    @property
-    def memory(self) -> NDArray[np.float32]:
-        """All buffers, the same memory in each process."""
-        return self._buffers.array
-
     def close(self) -> None:
         self._numbers.close()
-        self._buffers.close()
+        self.buffers.close()
 
     def _buffer_of(self, version: int) -> int:
         """The buffer that has this version; the first one if none has."""
@@ -151,7 +146,7 @@ def make_publisher(network: ActorCritic, weights: SharedWeights, at_once: bool) 
     """With `at_once`, `post` publishes before it returns, on any device."""
     if network.projection.device.type != "cuda" or at_once:
         return WeightPublisher(network, weights)
-    pin(weights.memory)
+    pin(weights.buffers.array)
     return WeightPublisher(network, weights, torch.cuda.Event())  # type: ignore[no-untyped-call]
 
 

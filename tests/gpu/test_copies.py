@@ -82,7 +82,7 @@ def test_memory_that_cuda_does_not_register_is_copied_to_all_the_same() -> None:
     """It refuses memory that is registered already."""
     network = network_of(PICTURES).to(GPU)
     weights = SharedWeights(weight_count(network))
-    pin(weights.memory)
+    pin(weights.buffers.array)
     publisher = make_publisher(network, weights, at_once=False)
     publisher.post(1)
     publisher.deliver(wait=True)

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
+import torch
+
 from learners.group import LearnerLostError
 from learners.rank import LearnerRank
 
@@ -26,8 +28,8 @@ class ThreadGroup:
             time.sleep(0.001)
         return found
 
-    def numbers_of_all(self, numbers: list[int]) -> Any:
-        return self.of_all(numbers)
+    def rows_of_all(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.cat(self.of_all(rows))
 
     def from_first(self, value: Any) -> Any:
         return self.of_all(value)[0]
