@@ -70,7 +70,6 @@ class ActorCritic(nn.Module):
         observed = Observed(picture, vector_size)
         self.mask_size = layout.mask_size
         self.distribution = distribution = distribution_of(layout)
-        self.action_count = distribution.parameter_count
         self.lstm_size = lstm_size
         self.compute_dtype = compute_dtype if observed.has_picture else torch.float32
         self.has_own_torso = is_own(options.network)

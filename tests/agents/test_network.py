@@ -180,7 +180,7 @@ def test_the_layout_of_unrolls_decides_the_sizes_of_the_network() -> None:
     network = ActorCritic(NetworkOptions(network="impala_shallow"), layout, torch.float32)
     first = next(module for module in network.modules() if isinstance(module, nn.Conv2d))
     assert first.in_channels == 9
-    assert (network.action_count, network.policy_head.out_features, network.lstm_size) == (7, 7, 5)
+    assert (network.policy_head.out_features, network.lstm_size) == (7, 5)
     assert network.projection.shape == (256, 6)
     assert network(random_input(1, 1, (9, 20, 24), 5)).logits.shape == (1, 1, 7)
 
