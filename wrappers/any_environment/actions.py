@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from replay.unroll_layout import MOST_CHOICES, ActionKind
 from wrappers.any_environment.faults import ValueFaultError
 
 SUPPORTED = "Discrete, MultiDiscrete, MultiBinary and Box, also inside Dict and Tuple"
+
+Path = tuple[str | int, ...]  # the keys and indices that lead to a part of an action or an observation
 
 
 @dataclass(frozen=True)
@@ -123,15 +127,15 @@ def _gaussian(space: spaces.Box) -> Actions:
 
 def _composite(space: "spaces.Tuple[Any] | spaces.Dict") -> Actions:
     """The actions of all parts as one: choices first, then real numbers."""
-    parts = [(name, actions_for(part)) for name, part in _leaves(space)]
+    parts = [(path, actions_for(part)) for path, part in leaves(space)]
     kinds = {part.kind for _, part in parts}
     kind: ActionKind = "product" if "gaussian" not in kinds else "gaussian" if kinds == {"gaussian"} else "mixed"
     sizes: list[int] = []
     names: list[str] = []
     places: list[slice] = [slice(0)] * len(parts)
     for index in sorted(range(len(parts)), key=lambda index: parts[index][1].kind == "gaussian"):
-        name, part = parts[index]
-        count = len(part.sizes)
+        path, part = parts[index]
+        count, name = len(part.sizes), ".".join(map(str, path))  # such as "arm.grip" and "0.left"
         places[index] = slice(len(sizes), len(sizes) + count)
         sizes += part.sizes
         names += [name] if count == 1 else [f"{name}[{place}]" for place in range(count)]
@@ -146,21 +150,21 @@ def _composite(space: "spaces.Tuple[Any] | spaces.Dict") -> Actions:
 
     def from_environment(own: Any) -> NDArray[Any]:
         chosen = np.zeros(len(sizes), np.int64 if kind == "product" else np.float32)
-        for (_, part), place, values in zip(parts, places, _values_in(space, own), strict=True):
-            chosen[place] = part.from_environment(values)
+        for (path, part), place in zip(parts, places, strict=True):
+            chosen[place] = part.from_environment(reduce(getitem, path, own))
         return chosen
 
     return Actions(kind, tuple(sizes), to_environment, from_environment, tuple(names))
 
 
-def _leaves(space: Space[Any], name: str = "") -> Iterator[tuple[str, Space[Any]]]:
-    """The parts that are neither Dict nor Tuple, with names such as "arm.grip" and "0.left"."""
+def leaves(space: Space[Any] | None, path: Path = ()) -> Iterator[tuple[Path, Space[Any] | None]]:
+    """The parts that are neither Dict nor Tuple, in the order of the space, and what leads to them."""
     if isinstance(space, spaces.Tuple | spaces.Dict):
         pairs = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
         for key, part in pairs:
-            yield from _leaves(part, f"{name}.{key}" if name else str(key))
+            yield from leaves(part, (*path, key))
     else:
-        yield name, space
+        yield path, space
 
 
 def _structured(space: Space[Any], values: Iterator[Any]) -> Any:
@@ -170,13 +174,3 @@ def _structured(space: Space[Any], values: Iterator[Any]) -> Any:
     if isinstance(space, spaces.Tuple):
         return tuple(_structured(part, values) for part in space.spaces)
     return next(values)
-
-
-def _values_in(space: Space[Any], value: Any) -> Iterator[Any]:
-    """The values of all leaves of a value with the structure of `space`."""
-    if isinstance(space, spaces.Tuple | spaces.Dict):
-        pairs = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        for key, part in pairs:
-            yield from _values_in(part, value[key])
-    else:
-        yield value

@@ -5,7 +5,7 @@ hundred times for Discrete; and they do not find NaN, or say which part is wrong
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from options.environment_options import MAX_CHANNELS, EnvironmentOptions
 from options.rules import UsageError
 from replay.unroll_layout import MOST_NUMBERS
+from wrappers.any_environment.actions import Path, leaves
 from wrappers.any_environment.faults import ValueFaultError
 from wrappers.any_environment.pictures import as_array, is_picture, picture_writer
 from wrappers.environment import NO_FRAME, NO_VECTOR, Observation
@@ -23,7 +24,6 @@ from wrappers.environment import NO_FRAME, NO_VECTOR, Observation
 SMALL_TYPES = ("uint8", "int8", "int16")
 SUPPORTED = "Box, Discrete, MultiBinary and MultiDiscrete, also inside Dict and Tuple"
 
-Path = tuple[str | int, ...]  # the keys and indices that lead to a part of an observation
 Write = Callable[[Any, NDArray[Any]], None]  # writes a value into its place
 
 
@@ -43,9 +43,9 @@ class ObservationReader:
     """
 
     def __init__(self, space: Space[Any] | None, options: EnvironmentOptions) -> None:
-        leaves = list(_leaves(space, ()))
-        pictures = [(path, leaf) for path, leaf in leaves if isinstance(leaf, spaces.Box) and is_picture(leaf)]
-        vectors = [(path, leaf) for path, leaf in leaves if (path, leaf) not in pictures]
+        parts = [(path, _checked(path, leaf)) for path, leaf in leaves(space)]
+        pictures = [(path, leaf) for path, leaf in parts if isinstance(leaf, spaces.Box) and is_picture(leaf)]
+        vectors = [(path, leaf) for path, leaf in parts if (path, leaf) not in pictures]
         vectors.sort(key=lambda part: _is_one_hot(part[1]))  # numbers first
         self._pictures: list[Part] = []
         self.frame_shape = (0, 0, 0)
@@ -115,22 +115,15 @@ class ObservationReader:
                 raise ValueFaultError(f"{_name(part.path)} has {number} at place {place}; {right}")
 
 
-def _leaves(space: Space[Any] | None, path: Path) -> Iterator[tuple[Path, Space[Any]]]:
-    """The spaces without parts of their own, in the order of the space. UsageError if one of them is not supported."""
-    if isinstance(space, spaces.Dict):
-        for key, inner in space.spaces.items():
-            yield from _leaves(inner, (*path, key))
-    elif isinstance(space, spaces.Tuple):
-        for index, inner in enumerate(space.spaces):
-            yield from _leaves(inner, (*path, index))
-    elif isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-        yield path, space
-    else:
+def _checked(path: Path, space: Space[Any] | None) -> Space[Any]:
+    """The space of a part; UsageError if it is not supported."""
+    if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         raise UsageError(
             f"--env: {_name(path)} is a {type(space).__name__} space, and supported are {SUPPORTED}; "
             "--env_wrapper=module:function can name a wrapper that leaves it out, as minigrid.wrappers:ImgObsWrapper "
             "does with the text of MiniGrid."
         )
+    return space
 
 
 def _name(path: Path) -> str:
