@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from agents.network import ActorCritic
 from cluster.intake import RoundIntake
 from cluster.node_actor import code_version
 from cluster.node_player import PlayerSpec, played_code
@@ -22,7 +21,6 @@ from processes.pool import ChildPool, Ended, Member
 from processes.printed import kind_of_error, reason
 from replay.row_layout import Rows
 from run_files.metrics import JsonValue
-from workers import actors as local_actors
 from workers.actors import Actors
 from workers.shared_weights import SharedWeights
 from workers.worker import PlaySetup
@@ -191,18 +189,9 @@ class ClusterActors(Actors):
             self._gateway.send(Kind.ROUNDS_WANTED, wanted)
 
 
-def make_actors(
-    setup: PlaySetup,
-    network: ActorCritic,
-    version: int,
-    announce: Callable[[str], None],
-    snapshot: dict[str, Any] | None = None,
-) -> Actors:
-    """The workers of this machine, which may continue from a snapshot, and with --cluster those of other nodes."""
-    local = local_actors.make_actors(setup, network, version, announce, snapshot)
+def with_nodes(local: Actors, setup: PlaySetup, version: int, announce: Callable[[str], None]) -> Actors:
+    """The workers of this machine, and those of the other nodes of --cluster."""
     config, layout = setup.config, setup.layout
-    if config.cluster.cluster is None:
-        return local
     # Statistics of vectors and values would lose digits that count.
     has_statistics = layout.vector_size or config.network.popart
     auto = torch.float32 if has_statistics else setup.machine.worker_precision

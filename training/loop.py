@@ -33,7 +33,7 @@ def training_loop(run: Run, housekeeping: Housekeeping) -> bool:
         with progress.stage("wait"):
             ready = mix.ready()  # may wait for a batch that is drawn in the background
         with progress.stage("publish"):  # the weights of the update before, if their copy from the GPU took longer
-            actors.finish_publishing(wait=not ready)
+            actors.publisher.deliver(wait=not ready)
         with progress.stage("wait"):
             actors.wait(0.0 if ready else POLL_SECONDS)
         with progress.stage("drain"):

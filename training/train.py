@@ -10,7 +10,7 @@ import torch
 from agents.gradients import record_on_gpu
 from agents.learner import Learner
 from agents.network import ActorCritic
-from cluster.cluster_actors import make_actors
+from cluster.cluster_actors import with_nodes
 from learners.group import OneLearner
 from learners.shares import learners_in_words
 from machine.device import is_nvidia
@@ -28,7 +28,7 @@ from training.loop import training_loop
 from training.make_replays import make_mix
 from training.run import Run, folder_of_run, set_up_run
 from training.summary import summarised
-from workers.actors import Actors
+from workers.actors import Actors, make_actors
 from workers.worker import PlaySetup
 from wrappers.environment import MakeEnvironment
 
@@ -118,8 +118,10 @@ def start_actors(run: Run) -> Actors:
     logs = run.folder / LOGS
     setup = PlaySetup(run.part, run.make_environment, run.layout, run.machine, run.resume.count, logs)
     saved, run.resume.in_flight = run.resume.in_flight, None
+    updates = run.learner.updates
     with refusing_foreign_content(None if saved is None else run.resume.parent):
-        return make_actors(setup, run.learner.network, run.learner.updates, run.announce, saved)
+        actors = make_actors(setup, run.learner.network, updates, run.announce, saved)
+    return actors if run.config.cluster.cluster is None else with_nodes(actors, setup, updates, run.announce)
 
 
 @contextmanager

@@ -42,10 +42,6 @@ class Actors:
         """Publish the weights as they are now, after `version` updates."""
         self.publisher.post(version)
 
-    def finish_publishing(self, wait: bool) -> None:
-        """Publish weights whose copy from a GPU is complete; with `wait`, wait until it is."""
-        self.publisher.deliver(wait)
-
     def node_figures(self) -> Sequence[dict[str, JsonValue]]:
         """Figures of each other machine of a cluster."""
         return []
