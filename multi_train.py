@@ -24,7 +24,7 @@ from reports.console import make_console
 from sweeps.job import Places
 from sweeps.plan import Sweep, plan_sweep, read_sweep
 from sweeps.runner import SweepRunner
-from sweeps.state import SweepState
+from sweeps.state import ENDED, SweepState
 from sweeps.table import draw_curves, summary_table, write_table
 
 REPLAYS = CHECKOUT / "docs" / "sweeps" / "replays.json"
@@ -82,7 +82,8 @@ def run_sweep(arguments: Sequence[str], program: Path) -> int:
             print_line(draw_curves(rows[:MOST_CURVES] if plan is plan_search else rows, folder / "curves.png"))
         for line in sweep.result_lines(rows):
             print_line(line)
-        unfinished = len(sweep.runs) < sweep.total or not state.have_ended(sweep.runs)
+        ended = sum(state.runs[run.name]["status"] in ENDED for run in sweep.runs)
+        unfinished = ended < sweep.total
         if unfinished:
             print_line(f"resume with: {shlex.join([*command_of('multi_train.py'), *arguments])}")
         return 1 if unfinished and not stop.requested else 0

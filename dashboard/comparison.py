@@ -16,8 +16,9 @@ from dashboard.charts import ChartOptions, Frame, line_chart, parallel_chart
 from dashboard.page_parts import ChartCard, heading, link_to, notices, show_notices, table
 from dashboard.results import UNREADABLE, Results, RunRow, words_about
 from options.replay_options import REPLAY_KEYS
-from reports.compare_runs import Group, Look, configuration, group_runs, line_of, looks
+from reports.compare_runs import Group, configuration, group_runs, line_of, looks
 from reports.number_format import count, on_page
+from reports.panels import Line
 from reports.scores import game_name
 from run_files.run_folder import is_job, run_of_job
 from run_files.run_reader import RunReader
@@ -196,7 +197,7 @@ def each_alone(groups: Sequence[Group]) -> list[Group]:
 
 
 def comparison_chart(
-    title: str, groups: Sequence[Group], metric: str, frame: Frame, seen: Mapping[str, Look]
+    title: str, groups: Sequence[Group], metric: str, frame: Frame, seen: Mapping[str, Line]
 ) -> ChartOptions:
     """The groups of one game: a line for each, with a band from the lowest to the highest seed."""
     lines = [line_of(group, seen[group.name], lambda run: frame.curve(run, metric)) for group in groups]

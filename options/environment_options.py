@@ -5,7 +5,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from options.presets import CLASSIC, NATIVE, PRESETS, check_family
+from options.command_line import flag_words
+from options.presets import CLASSIC, NATIVE, ONLY_NOFRAMESKIP, PRESETS, is_noframeskip
 from options.rules import (
     IMPORTED_NAME,
     Need,
@@ -194,7 +195,21 @@ class EnvironmentOptions(Options):
                 f"--action_delay={self.action_delay} is not shorter than a game (--max_game_frames="
                 f"{self.max_game_frames}), so no action would take effect; at most 64 frames, a second, would be usual."
             )
-        check_family(self.__dict__)
+        env = self.env
+        if is_noframeskip(env):
+            if self.keeps_resolution:
+                raise UsageError(
+                    f"--frame_scale_resolution={NATIVE} has no meaning for --env={env}; 210,160, the size of most "
+                    "Atari screens, would be right."
+                )
+            return
+        for name, value in ONLY_NOFRAMESKIP.items():
+            if (wrong := getattr(self, name)) != value:
+                (given,), (right,) = flag_words({name: wrong}), flag_words({name: value})
+                raise UsageError(
+                    f"{given} is only for Atari games whose id ends in NoFrameskip-v4, not for --env={env}; {right} "
+                    "would be right."
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

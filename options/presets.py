@@ -6,9 +6,6 @@ Each table holds what differs from the declared defaults. `option_flags.preset` 
 from collections.abc import Mapping
 from typing import Any
 
-from options.command_line import flag_words
-from options.rules import UsageError
-
 CLASSIC, VTRACE = "classic", "vtrace"
 AUTO, STANDARD, ATARI_GPU = "auto", "standard", "atari_gpu"
 NUMBERS, SMALL_PICTURES, CONTINUOUS = "numbers", "small_pictures", "continuous"
@@ -126,22 +123,3 @@ def defaults_of_environment(env: object) -> Mapping[str, Any]:
     if not isinstance(env, str) or is_noframeskip(env):
         return {}
     return ALE_DEFAULTS if env.rpartition(":")[2].startswith("ALE/") else OTHER_DEFAULTS
-
-
-def check_family(values: Mapping[str, Any]) -> None:
-    """Raise a UsageError if an option has a value without meaning in this environment."""
-    env = values["env"]
-    if is_noframeskip(env):
-        if values["frame_scale_resolution"] == NATIVE:
-            raise UsageError(
-                f"--frame_scale_resolution={NATIVE} has no meaning for --env={env}; 210,160, the size of most Atari "
-                "screens, would be right."
-            )
-        return
-    for name, value in ONLY_NOFRAMESKIP.items():
-        if values[name] != value:
-            (given,), (right,) = flag_words({name: values[name]}), flag_words({name: value})
-            raise UsageError(
-                f"{given} is only for Atari games whose id ends in NoFrameskip-v4, not for --env={env}; {right} would "
-                "be right."
-            )

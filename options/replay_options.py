@@ -201,28 +201,6 @@ def divisible_batch(more_than: int, ratios: Sequence[float], learners: int) -> i
     return next(n for n in sizes if all(share and share % learners == 0 for share in split_by_ratio(n, ratios)))
 
 
-def check_shares(replays: Sequence[ReplaySpec], shares: Sequence[int], batch_size: int) -> None:
-    """Raise a UsageError if the shares of a batch do not fit the replays."""
-    for entry, (replay, share) in enumerate(zip(replays, shares, strict=True), start=1):
-        if share == 0:
-            enough = math.ceil(1 / min(Fraction(str(r.sample_ratio)) for r in replays))
-            raise UsageError(
-                f"--batch_size={batch_size} is too small for --replay_parameters: entry {entry} would get no "
-                f"unroll of a batch; {enough} or more would be right."
-            )
-        if replay.type != "queue" and replay.capacity < share:
-            raise UsageError(
-                f"--replay_parameters: entry {entry} has a capacity of {replay.capacity}, but its share of a batch "
-                f"is {share}; at least {share} would be right."
-            )
-    queue_shares = [share for replay, share in zip(replays, shares, strict=True) if replay.type == "queue"]
-    if len(set(queue_shares)) > 1:
-        raise UsageError(
-            "--replay_parameters: every unroll passes once through every queue, so all queues need the same share "
-            f"of a batch, not {' and '.join(map(str, queue_shares))} unrolls."
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions(Options):
     topic = "Batches and replays"
@@ -309,4 +287,20 @@ class ReplayOptions(Options):
     def _check_together(self) -> None:
         if self.keeps_games and self.demonstrations is None:
             raise UsageError("--replay_parameters: a replay of demonstrations needs --demonstrations, their folder.")
-        check_shares(self.replays, self.shares, self.batch_size)
+        for entry, (replay, share) in enumerate(zip(self.replays, self.shares, strict=True), start=1):
+            if share == 0:
+                enough = math.ceil(1 / min(Fraction(str(r.sample_ratio)) for r in self.replays))
+                raise UsageError(
+                    f"--batch_size={self.batch_size} is too small for --replay_parameters: entry {entry} would get no "
+                    f"unroll of a batch; {enough} or more would be right."
+                )
+            if replay.type != "queue" and replay.capacity < share:
+                raise UsageError(
+                    f"--replay_parameters: entry {entry} has a capacity of {replay.capacity}, but its share of a batch "
+                    f"is {share}; at least {share} would be right."
+                )
+        if len(set(self.queue_shares)) > 1:
+            raise UsageError(
+                "--replay_parameters: every unroll passes once through every queue, so all queues need the same share "
+                f"of a batch, not {' and '.join(map(str, self.queue_shares))} unrolls."
+            )

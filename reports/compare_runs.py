@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -187,27 +187,23 @@ def _number(value: float) -> str:
 # --- Lines ------------------------------------------------------------------------------------------------------------
 
 
-class Look(NamedTuple):
-    """How the line of one configuration looks in the charts of all games, and its name there."""
+def looks(groups: Sequence[Group], grey: Collection[str] = ()) -> dict[str, Line]:
+    """The line of each configuration in the charts of all games, by name, without its points.
 
-    colour: str
-    dashes: Sequence[float]
-    label: str
-    is_grey: bool = False  # in the background, and without a band
-
-
-def looks(groups: Sequence[Group], grey: Collection[str] = ()) -> dict[str, Look]:
-    """By name. A configuration may have another number of seeds in each game; the largest is told."""
+    A configuration may have another number of seeds in each game; the largest is told.
+    """
     labels = {group.name: group.label for group in sorted(groups, key=lambda group: len(group.runs))}
     names = dict.fromkeys(group.name for group in groups)
     coloured, other = ([name for name in names if (name in grey) == is_grey] for is_grey in (False, True))
-    found = {name: Look(colour_of(i), dashes(i), labels[name]) for i, name in enumerate(coloured)}
+    none = np.empty(0)
+    found = {name: Line(labels[name], none, none, colour_of(i), dashes=dashes(i)) for i, name in enumerate(coloured)}
     for i, name in enumerate(other):
-        found[name] = Look(GREYS[i % len(GREYS)], GREY_DASHES[i % len(GREY_DASHES)], labels[name], is_grey=True)
+        style = GREY_DASHES[i % len(GREY_DASHES)]
+        found[name] = Line(labels[name], none, none, GREYS[i % len(GREYS)], dashes=style, is_grey=True)
     return found
 
 
-def line_of(group: Group, look: Look, curve: Callable[[History], Curve], *, to_end: bool = False) -> Line | None:
+def line_of(group: Group, look: Line, curve: Callable[[History], Curve], *, to_end: bool = False) -> Line | None:
     """A run's own curve, or several seeds as one line, in a band from the lowest to the highest value.
 
     It is their mean in the range that all of them cover. A curve that ends before another begins has no such range with
@@ -216,7 +212,7 @@ def line_of(group: Group, look: Look, curve: Callable[[History], Curve], *, to_e
     """
     curves = [found for found in map(curve, group.runs) if len(found.x)]
     if len(curves) < 2:
-        return Line(look.label, *curves[0], look.colour, dashes=look.dashes) if curves else None
+        return replace(look, x=curves[0].x, y=curves[0].y) if curves else None
     begin = max(each.x[0] for each in curves)
     drawn = curves if to_end else [each for each in curves if each.x[-1] >= begin]
     ends = [each.x[-1] for each in drawn]
@@ -224,4 +220,4 @@ def line_of(group: Group, look: Look, curve: Callable[[History], Curve], *, to_e
     values = np.stack([np.interp(x, each.x, each.y) for each in drawn])
     middle = np.median(values, axis=0) if to_end else values.mean(axis=0)
     low, high = values.min(axis=0), values.max(axis=0)
-    return Line(look.label, x, middle, look.colour, dashes=look.dashes, low=low, high=high, seeds=curves)
+    return replace(look, x=x, y=middle, low=low, high=high, seeds=curves)

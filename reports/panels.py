@@ -21,7 +21,7 @@ MINUTES_BELOW = 2 * 3600  # seconds; the time axis of a longer run is in hours
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart, or dots. With `low` and `high`, the space between them is filled."""
+    """One line of a chart, or dots; how it looks, before it has points. Between `low` and `high` it is filled."""
 
     label: str
     x: Series
@@ -32,6 +32,7 @@ class Line:
     low: Series | None = None
     high: Series | None = None
     seeds: Sequence[Curve] = ()  # the curves that a mean is made of
+    is_grey: bool = False  # in the background, and without a band
 
 
 class XAxis(NamedTuple):

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from machine.program import run_command
 from options.command_line import split_words
 from options.rules import Options, Rule, UsageError, counted, declared, did_you_mean, matching, one_of, option, whole
-from reports.compare_runs import Group, Look, group_runs, line_of, looks
+from reports.compare_runs import Group, group_runs, line_of, looks
 from reports.panels import X_AXES, Line
 from reports.scores import game_name
 from run_files.run_folder import write_atomically
@@ -99,7 +99,7 @@ def compare(histories: Sequence[History], options: PlotOptions) -> tuple[list[Gr
         for group in groups:
             line = line_of(group, seen[group.name], curve, to_end=options.seeds == "median")
             if group.env == game and line is not None:
-                _draw_line(axes, line, seen[group.name])
+                _draw_line(axes, line)
         axes.margins(x=0.01)
         format_counts(axes, 6)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(float(f"{value:.6g}"))))
@@ -133,7 +133,7 @@ def named_groups(histories: Sequence[History], names: str | None = None) -> tupl
     return groups, grey
 
 
-def _page(games: int, looks: Sequence[Look]) -> tuple[Figure, list[Axes]]:
+def _page(games: int, looks: Sequence[Line]) -> tuple[Figure, list[Axes]]:
     """A figure with a panel for each game, and the labels of all panels below them, each once."""
     columns = min(3, games)
     rows = -(-games // columns)
@@ -150,20 +150,20 @@ def _page(games: int, looks: Sequence[Look]) -> tuple[Figure, list[Axes]]:
     return figure, panels
 
 
-def _style(look: Look) -> dict[str, Any]:
+def _style(look: Line) -> dict[str, Any]:
     return {"color": look.colour, "linestyle": (0, tuple(look.dashes)) if look.dashes else "solid"}
 
 
-def _draw_line(axes: Axes, line: Line, look: Look) -> None:
-    if line.low is None or line.high is None or look.is_grey:
+def _draw_line(axes: Axes, line: Line) -> None:
+    if line.low is None or line.high is None or line.is_grey:
         marker = "o" if len(line.x) == 1 else ""  # a line of one point is invisible
-        width, layer = (1.4, 1.5) if look.is_grey else (2, 2)
-        axes.plot(line.x, line.y, linewidth=width, marker=marker, zorder=layer, **_style(look))
+        width, layer = (1.4, 1.5) if line.is_grey else (2, 2)
+        axes.plot(line.x, line.y, linewidth=width, marker=marker, zorder=layer, **_style(line))
         return
     for curve in line.seeds:
-        axes.plot(*curve, linewidth=0.7, alpha=0.35, **_style(look))
-    axes.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.16, linewidth=0)
-    axes.plot(line.x, line.y, linewidth=2.2, **_style(look))
+        axes.plot(*curve, linewidth=0.7, alpha=0.35, **_style(line))
+    axes.fill_between(line.x, line.low, line.high, color=line.colour, alpha=0.16, linewidth=0)
+    axes.plot(line.x, line.y, linewidth=2.2, **_style(line))
 
 
 # --- The style of all pictures ----------------------------------------------------------------------------------------

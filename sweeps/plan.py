@@ -207,7 +207,8 @@ def _variants(runs: Any, grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, t
     for (name, overrides), values in itertools.product(named, itertools.product(*grid.values())):
         point = dict(zip(grid, values, strict=True))
         label = "_".join(part for part in (name, _label(point)) if part) or "run"
-        variants.append((_as_folder(label), (overrides, point)))
+        folder = re.sub(r"[^\w.=+-]+", "-", label).strip("-.")[:LONGEST_NAME]
+        variants.append((folder, (overrides, point)))
     return variants
 
 
@@ -221,8 +222,3 @@ def _label(overrides: Mapping[str, Any]) -> str:
         else:
             parts.append("+".join(types) if types else f"{name}={value}")
     return "_".join(parts)
-
-
-def _as_folder(label: str) -> str:
-    """The label as the name of a folder."""
-    return re.sub(r"[^\w.=+-]+", "-", label).strip("-.")[:LONGEST_NAME]

@@ -1,10 +1,8 @@
 """A search: Optuna chooses the flags of each run from ranges. Imported only with "search": the package is optional."""
 
 import math
-import os
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +17,7 @@ from option_flags import OPTIONS, Config
 from options.command_line import flag_words, unknown_flag
 from options.rules import SWITCH, Rule, UsageError, between, one_of, shown, whole
 from reports.number_format import number
+from run_files.metrics import JsonLinesSink
 from run_files.run_folder import report_of_job
 from sweeps.plan import FLAGS, NAME, RESERVED, Sweep, as_text, checked_keys, checked_run, merged_flags, refuse_flags
 from sweeps.state import DONE, PRUNED, SweepRun, SweepState
@@ -75,7 +74,10 @@ def plan_search(definition: object, given: Mapping[str, Any], in_file: Mapping[s
     seed = described["seeds"][0] if for_all.get("seed") is None else for_all["seed"]
     flags = merged_flags(described["flags"], in_file, given, {"seed": seed})
     space = {name: _distribution(name, entry) for name, entry in described["search"].items()}
-    last = {name: _last(values) for name, values in space.items()}
+    last = {
+        name: values.choices[-1] if isinstance(values, CategoricalDistribution) else values.high
+        for name, values in space.items()
+    }
     # Values that are wrong only together are found when a trial has them, but these must be right.
     config = checked_run("with the last value of each range", {**flags, **last}).config
     run = config.run
@@ -107,10 +109,6 @@ def _distribution(name: str, entry: object) -> Range:
         raise UsageError(f'{subject} must be a range from "low" to "high", not {shown(entry)} ({error}).') from None
 
 
-def _last(values: Range) -> Any:
-    return values.choices[-1] if isinstance(values, CategoricalDistribution) else values.high
-
-
 class Search(Sweep):
     """The trials of a search, chosen one by one by Optuna's sampler.
 
@@ -139,7 +137,7 @@ class Search(Sweep):
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._folder = state.folder
         path = state.folder / STUDY_FILE
-        _cut_incomplete_line(path)
+        JsonLinesSink(path).close()  # cuts off a part of a line, to which Optuna would add the next one
         try:
             self._storage = JournalStorage(JournalFileBackend(str(path)))
             self._study = optuna.create_study(
@@ -256,13 +254,6 @@ class Search(Sweep):
 
 def _number(run: SweepRun) -> int:
     return int(run.name.removeprefix("trial_"))
-
-
-def _cut_incomplete_line(path: Path) -> None:
-    """A kill or a full disk may leave a part of a line, to which Optuna would add the next one."""
-    content = path.read_bytes() if path.exists() else b""
-    if content and not content.endswith(b"\n"):
-        os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def _sampler(options: Mapping[str, Any], number: int) -> optuna.samplers.BaseSampler:

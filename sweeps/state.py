@@ -93,9 +93,6 @@ class SweepState:
         with suppress(OSError):  # a full disk; the progress is in the files of the runs
             self.write()
 
-    def have_ended(self, runs: Sequence[SweepRun]) -> bool:
-        return all(self.runs[run.name]["status"] in ENDED for run in runs)
-
     def write(self) -> None:
         search = {} if self.search is None else {"search": self.search}
         write_json(self._path, {**search, "runs": self.runs})

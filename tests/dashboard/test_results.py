@@ -157,7 +157,8 @@ def test_the_numbers_of_a_run(tmp_path: Path) -> None:
     row = rows_of(tmp_path)["run"]
     assert (row.game, row.figures["agent_steps"], row.figures["done"]) == ("Breakout", 20_000, 0.25)
     assert row.text("seconds_left") == "1m00s"
-    assert (row.figures["return_mean"], row.figures["return_max"], row.figures["steps_per_second"]) == (42.0, 44.0, 1000.0)
+    assert (row.figures["return_mean"], row.figures["return_max"]) == (42.0, 44.0)
+    assert row.figures["steps_per_second"] == 1000.0
     assert row.written == NOW - 60
 
 

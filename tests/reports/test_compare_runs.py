@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from option_flags import Config
-from reports.compare_runs import Group, Look, group_runs, line_of
+from reports.compare_runs import Group, group_runs, line_of
+from reports.panels import Line
 from reports.run_curves import draw_run
 from run_files.run_reader import Curve, History, read_histories, read_history
 from tests.benchmarks.keep_curves import reduced, write_archive
@@ -164,7 +165,8 @@ def test_names_and_tags_that_all_runs_of_a_group_have_are_named_where_they_tell_
 def band_of(curves: Sequence[Curve], *, to_end: bool = False) -> Any:
     """The line of seeds with these curves."""
     runs: Any = range(len(curves))
-    return line_of(Group("", "Pong", runs), Look("blue", (), "three"), lambda run: curves[run], to_end=to_end)  # type: ignore[call-overload]
+    look = Line("three", np.empty(0), np.empty(0), "blue")
+    return line_of(Group("", "Pong", runs), look, lambda run: curves[run], to_end=to_end)  # type: ignore[call-overload]
 
 
 def test_the_band_of_seeds_covers_the_range_that_all_of_them_have() -> None:
