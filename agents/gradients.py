@@ -11,26 +11,20 @@ from typing import Generic, TypeVar
 
 import torch
 
-from agents.network import ActorCritic, NetworkInput, NetworkOutput
+from agents.network import ActorCritic
 from replay.mix import Batch
 
 Gradients = Sequence[torch.Tensor | None]  # of the trained parameters, in their order; None for one without influence
 
 
 class TrainedNetwork:
-    """A network that an update trains: a forward pass, then gradients of a loss of it in the parameters."""
+    """The parameters of a network, which get the gradients of a loss of it."""
 
     def __init__(self, network: ActorCritic) -> None:
-        self.network = network
         self.parameters = trained_parameters(network)
 
-    def __call__(self, inputs: NetworkInput, last_is_bootstrap: bool = False) -> NetworkOutput:
-        """The network's forward pass."""
-        output: NetworkOutput = self.network(inputs, last_is_bootstrap)
-        return output
-
     def backward(self, loss: torch.Tensor) -> None:
-        """The gradients of a loss of the latest forward pass, in place of earlier ones."""
+        """The gradients of a loss, in place of earlier ones."""
         for parameter in self.parameters:
             parameter.grad = None
         torch.autograd.backward(loss)

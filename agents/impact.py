@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from agents.gradients import TrainedNetwork
 from agents.losses import Judged, Term, mean_where, policy_cloning_loss, where_counted
 from agents.network import ActorCritic, NetworkOutput
 from agents.training_batch import TrainingBatch
@@ -85,7 +84,7 @@ def impact_terms(epsilon: float) -> dict[str, Term]:
 
 
 # What a network says about a batch, and what V-trace corrects to.
-Estimates = Callable[[TrainedNetwork, TrainingBatch], tuple[NetworkOutput, NetworkOutput]]
+Estimates = Callable[[ActorCritic, TrainingBatch], tuple[NetworkOutput, NetworkOutput]]
 
 
 class TargetNetwork:
@@ -124,7 +123,7 @@ class TargetNetwork:
         self.network.load_saved(weights)
         self._kept.clear()
 
-    def estimates(self, network: TrainedNetwork, unrolls: TrainingBatch) -> tuple[NetworkOutput, NetworkOutput]:
+    def estimates(self, network: ActorCritic, unrolls: TrainingBatch) -> tuple[NetworkOutput, NetworkOutput]:
         """What `network` says about a batch, and what this one says. To be called for every batch, in order."""
         if unrolls.is_used_again and len(self._kept) == self._kept.maxlen:
             output, own = _pass(network, unrolls), self._kept[0]
@@ -145,7 +144,7 @@ class TargetNetwork:
             return _pass(self.network, unrolls)
 
 
-def _pass(network: TrainedNetwork | ActorCritic, unrolls: TrainingBatch) -> NetworkOutput:
+def _pass(network: ActorCritic, unrolls: TrainingBatch) -> NetworkOutput:
     output: NetworkOutput = network(unrolls.inputs, last_is_bootstrap=True)
     return output
 

@@ -78,7 +78,7 @@ class Learner:
         self._follow(unrolls, targets)
         return {**figures, "gradient_norm": norm, "learning_rate": rate}
 
-    def gradients(self, network: TrainedNetwork, batch: Batch) -> tuple[Judged, dict[str, torch.Tensor]]:
+    def gradients(self, trained: TrainedNetwork, batch: Batch) -> tuple[Judged, dict[str, torch.Tensor]]:
         """Forward pass, V-trace, terms of the loss and backward pass of a batch, and nothing else.
 
         A CUDA graph may repeat it: so nothing here may wait for the device, and no shape may depend on data.
@@ -87,7 +87,7 @@ class Learner:
         unrolls = make_training_batch(batch, self._layout, loss.gamma, self.device)
 
         # What the network says, and what the network says that V-trace corrects to: the same one.
-        output, reference = self._estimates(network, unrolls)
+        output, reference = self._estimates(self.network, unrolls)
 
         log_behaviour = policy.log_prob(unrolls.behaviour_logits, unrolls.actions)
         log_ratios = (policy.log_prob(reference.logits[:-1], unrolls.actions) - log_behaviour).detach()
@@ -115,11 +115,11 @@ class Learner:
         scale = 1 / trusted.numel() if loss.loss_reduction == "mean" else float(self._peers.size)
         terms = weighted_terms(judged, self._terms, self._weights, scale)
         total = torch.stack(list(terms.values())).sum()
-        network.backward(total)
+        trained.backward(total)
         return judged, {**terms, "total_loss": total}
 
-    def _computed(self, network: TrainedNetwork, batch: Batch) -> Computed:
-        judged, terms = self.gradients(network, batch)
+    def _computed(self, trained: TrainedNetwork, batch: Batch) -> Computed:
+        judged, terms = self.gradients(trained, batch)
         return Computed(judged.unrolls, judged.trace.targets, figures_of(judged, terms))
 
     def join(self, peers: Peers) -> None:
@@ -227,7 +227,7 @@ class Learner:
         self._optimizer.load_state_dict(state["optimizer"])
 
 
-def estimates_of_one(network: TrainedNetwork, unrolls: TrainingBatch) -> tuple[NetworkOutput, NetworkOutput]:
+def estimates_of_one(network: ActorCritic, unrolls: TrainingBatch) -> tuple[NetworkOutput, NetworkOutput]:
     """V-trace corrects to what the network itself says."""
     output = network(unrolls.inputs, last_is_bootstrap=True)
     return output, output
