@@ -143,7 +143,7 @@ class NodePlayer:
             keep_freed_memory()
             times = make_times(self._setup.machine.worker_count + 1)
             self._pool = make_pool(self._setup, self._weights, times, self._notices.append, self._flow_control)
-            asyncio.get_running_loop().add_reader(self._pool.fileno(), self._serve)
+            asyncio.get_running_loop().add_reader(self._pool.children, self._serve)
             self._watch = asyncio.create_task(self._look_after_workers())
 
     async def next_round(self) -> list[bytes]:
@@ -157,7 +157,7 @@ class NodePlayer:
 
     def figures(self) -> dict[str, Any]:
         """Restarts of workers, and sentences, since the last call."""
-        before, self._restarts = self._restarts, self._pool.restarts if self._pool else 0
+        before, self._restarts = self._restarts, self._pool.children.restarts if self._pool else 0
         notices = [self._notices.popleft() for _ in range(len(self._notices))]
         return {"restarts": self._restarts - before, "notices": notices}
 
@@ -181,6 +181,6 @@ class NodePlayer:
                 self._requests.popleft().set_result([self._codec.encode(row) for row in rows])
         except Exception as error:
             self._error = error
-            asyncio.get_running_loop().remove_reader(self._pool.fileno())
+            asyncio.get_running_loop().remove_reader(self._pool.children)
             for request in self._requests:
                 request.set_exception(error)

@@ -167,13 +167,10 @@ def start_child(work: Any, name: str, launch: Launch = spawn, logs: Path | None 
         child_lifeline, lifeline = os.pipe()
         always.callback(os.close, child_lifeline)
         on_error.callback(os.close, lifeline)
-        printed = Printed(None if logs is None else logs / f"{file_name(name)}.txt")
+        file_name = name.removeprefix("the ").replace(" ", "_")
+        printed = Printed(None if logs is None else logs / f"{file_name}.txt")
         on_error.callback(printed.close)
         files = [content, child_end.fileno(), child_lifeline, printed.file, *handed]
         child = Child(launch(name, files), connection, lifeline, printed)
         on_error.pop_all()
         return child
-
-
-def file_name(name: str) -> str:
-    return name.removeprefix("the ").replace(" ", "_")

@@ -142,7 +142,7 @@ class Housekeeping:
             **self._replay_figures(),
             **progress.figures(),
             "rounds_under_way": actors.pool.rounds_under_way,
-            "worker_restarts": actors.pool.restarts,
+            "worker_restarts": actors.pool.children.restarts,
             "failed_resets": actors.pool.failed_resets,
             **self._load.figures(0.0 if nodes else progress.interval_frames_per_second),
             **({"nodes": nodes} if nodes else {}),

@@ -47,7 +47,7 @@ class MachineLoad:
         """
         now = time.monotonic()
         if now - self._memory_at > MEMORY_SECONDS:
-            self._memory, self._memory_at = memory_in_use(self._pool.process_ids()), now
+            self._memory, self._memory_at = memory_in_use(self._pool.children.process_ids()), now
         learner, workers = self._cpu_since(self._last_report)
         return {
             "cpu_learner": learner,  # percent of one core

@@ -48,7 +48,7 @@ class WorkerPool:
         make_server: Callable[[Sequence[Connection]], Work] | None = None,  # from a pipe to each worker
         snapshot: dict[str, Any] | None = None,
     ) -> None:
-        self._children = children
+        self.children = children  # the inference server, if there is one, and the workers
         self._make_worker = make_worker
         self._slots = slots
         self._flow_control = flow_control
@@ -88,11 +88,6 @@ class WorkerPool:
         return sum(worker.child is not None for worker in self._workers)
 
     @property
-    def restarts(self) -> int:
-        """Replacements of workers and of the inference server."""
-        return self._children.restarts
-
-    @property
     def rounds_under_way(self) -> int:
         """Rounds that are being played, or that are delivered and not taken completely."""
         workers, slots_each, *_ = self._slots.shape
@@ -102,14 +97,6 @@ class WorkerPool:
     def rounds_ready(self) -> int:
         """Delivered rounds that are not taken completely."""
         return len(self._delivered)
-
-    def process_ids(self) -> list[int]:
-        """The ids of the inference server, if there is one, and of the workers."""
-        return self._children.process_ids()
-
-    def fileno(self) -> int:
-        """For a wait for several things: ready when `wait` would receive something."""
-        return self._children.fileno()
 
     def wait(self, timeout: float, others: Sequence[Any] = ()) -> None:
         """Receive what workers send; wait up to `timeout` seconds for it if no unroll is ready.
@@ -154,14 +141,14 @@ class WorkerPool:
             if is_too_late():
                 return None
             self._exchange(POLL_SECONDS)
-        restarts = self.restarts
+        restarts = self.children.restarts
         self._answers = dict(self._continued)
         for worker in self._workers:
             if worker.index not in self._continued:
-                self._children.request(worker, Kind.SNAPSHOT_REQUEST)
+                self.children.request(worker, Kind.SNAPSHOT_REQUEST)
         while len(self._answers) < self.size:
             self._exchange(POLL_SECONDS)
-            if self.restarts > restarts or (len(self._answers) < self.size and is_too_late()):
+            if self.children.restarts > restarts or (len(self._answers) < self.size and is_too_late()):
                 return None
         rounds = [self._slots[worker, slot] for worker, slot in self._delivered]
         empty = np.empty((0, self._slots.shape[-1]), np.uint8)
@@ -181,7 +168,7 @@ class WorkerPool:
 
     def close(self) -> None:
         """End all processes; they hold nothing that could be lost."""
-        self._children.close()
+        self.children.close()
         for pipe in self._server_pipes:
             pipe.close()
 
@@ -199,13 +186,13 @@ class WorkerPool:
     def _exchange(self, timeout: float, others: Sequence[Any] = ()) -> None:
         """Send slots to workers and receive messages for up to `timeout` seconds."""
         self._hand_out_slots()
-        for member, event in self._children.poll(timeout, others):
+        for member, event in self.children.poll(timeout, others):
             if isinstance(event, Ended):
                 if member is not self._server:
                     filling = self._filling[member.index]
                     self._idle.extend((member.index, slot) for slot in sorted(filling))
                     filling.clear()
-                self._children.replace(member, event)
+                self.children.replace(member, event)
             else:
                 self._received(member, event)
 
@@ -224,7 +211,7 @@ class WorkerPool:
         for worker, slot in sorted(running, key=lambda place: place[0] >= active)[:allowed]:
             self._idle.remove((worker, slot))
             self._filling[worker].add(slot)
-            self._children.request(self._workers[worker], Kind.SLOT_FREE, slot)
+            self.children.request(self._workers[worker], Kind.SLOT_FREE, slot)
 
     def _received(self, member: Member, message: Message) -> None:
         if message.kind == Kind.HEARTBEAT:
@@ -234,7 +221,7 @@ class WorkerPool:
         if message.kind == Kind.FAILED_RESETS:
             if not self.failed_resets:
                 how = "tried a reset again that had failed; failed_resets in the metrics counts them"
-                self._children.announce(f"{member.name} {how}:\n{message.payload}")
+                self.children.announce(f"{member.name} {how}:\n{message.payload}")
             self.failed_resets += message.index
             return
         member.owes -= 1

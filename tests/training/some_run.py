@@ -29,7 +29,8 @@ def some_progress(layout: UnrollLayout = LAYOUT, learners: int = 1, rank: int = 
 def some_run(folder: Path, **parts: Any) -> Any:
     """A run in this folder with these parts in place of its own."""
     said: list[str] = []
-    pool = SimpleNamespace(alive=1, size=1, restarts=0, failed_resets=0, rounds_under_way=0, process_ids=list)
+    children = SimpleNamespace(restarts=0, process_ids=list)
+    pool = SimpleNamespace(alive=1, size=1, children=children, failed_resets=0, rounds_under_way=0)
     times = SimpleNamespace(array=np.zeros((1, 6)))
     config = parts.pop("config", Config())
     progress = {

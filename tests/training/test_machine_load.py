@@ -2,6 +2,7 @@
 
 import os
 import time
+from types import SimpleNamespace
 from typing import Any, cast
 
 import psutil
@@ -14,8 +15,7 @@ from workers.worker_pool import WorkerPool
 
 
 class NoWorkers:
-    def process_ids(self) -> list[int]:
-        return []
+    children = SimpleNamespace(process_ids=list)
 
 
 def reported(machine_load: MachineLoad, speed: float = 0.0) -> dict[str, Any]:

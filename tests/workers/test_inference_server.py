@@ -236,17 +236,17 @@ def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path, fork
         pool = make_pool(PlaySetup(config, make_catch, layout, machine), weights, times, announced.append)
         with closing(pool):
             take(pool, layout, 12)
-            server, worker = pool.process_ids()
+            server, worker = pool.children.process_ids()
             os.kill(worker, signal.SIGKILL)
             while not announced:
                 pool.wait(0.1)
             take(pool, layout, 6 + 12)  # some were played before the kill
-            assert pool.process_ids()[0] == server
+            assert pool.children.process_ids()[0] == server
             os.kill(server, signal.SIGKILL)
             while len(announced) < 2:
                 pool.wait(0.1)
             take(pool, layout, 6 + 12)
-            assert len({server, worker, *pool.process_ids()}) == 4
+            assert len({server, worker, *pool.children.process_ids()}) == 4
     how = "is replaced: it was killed by SIGKILL"
     assert announced == [f"worker 0 {how}", f"the inference server {how}"]
 

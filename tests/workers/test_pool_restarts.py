@@ -31,13 +31,13 @@ def test_killed_workers_are_replaced_and_no_unroll_is_torn(make_pool: MakePool, 
     pool, announced = make_pool(workers=2, pause=0.001)
     patterns = take(pool, 20)
     for kill in range(4):
-        os.kill(pool.process_ids()[kill % len(pool.process_ids())], signal.SIGKILL)
+        os.kill(pool.children.process_ids()[kill % len(pool.children.process_ids())], signal.SIGKILL)
         while len(announced) == kill:  # the pool has not noticed it yet
             patterns += take(pool, 20)
     wait_for_replacements(pool, clock)
     patterns += take(pool, 200)
     assert len(set(patterns)) == len(patterns)
-    assert pool.restarts == len(announced) == 4
+    assert pool.children.restarts == len(announced) == 4
     assert all("was killed by SIGKILL" in text for text in announced)
     assert {restart_index for _, restart_index, _, _ in patterns} > {0}
 
@@ -46,7 +46,7 @@ def test_a_killed_worker_is_noticed_though_a_child_that_it_forked_keeps_its_pipe
     """The pool's clock stands still, so that no silence is noticed."""
     pool, announced = make_pool(workers=1, forks=True)
     take(pool, 3)
-    (worker,) = pool.process_ids()
+    (worker,) = pool.children.process_ids()
     children = psutil.Process(worker).children()
     os.kill(worker, signal.SIGKILL)
     while not announced:
@@ -59,7 +59,7 @@ def test_a_killed_worker_is_noticed_though_a_child_that_it_forked_keeps_its_pipe
 def test_a_signal_without_a_name_has_its_number(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=1)
     take(pool, 1)
-    os.kill(pool.process_ids()[0], signal.SIGRTMIN + 5)
+    os.kill(pool.children.process_ids()[0], signal.SIGRTMIN + 5)
     while not announced:
         pool.wait(0.1)
     assert announced == [f"worker 0 is replaced: it was killed by signal {signal.SIGRTMIN + 5}"]
@@ -107,12 +107,12 @@ def test_deaths_of_long_ago_do_not_count(make_pool: MakePool, clock: Clock, monk
     pool, announced = make_pool(workers=1, restart_budget=1)
     for deaths in range(1, 4):
         take(pool, 1)
-        os.kill(pool.process_ids()[0], signal.SIGKILL)
+        os.kill(pool.children.process_ids()[0], signal.SIGKILL)
         while len(announced) < deaths:
             pool.wait(0.1)
         wait_for_replacements(pool, clock)
         clock.now += 31.0
-    assert pool.restarts == 3
+    assert pool.children.restarts == 3
 
 
 def test_kills_from_outside_do_not_count_as_failures_of_the_worker(make_pool: MakePool, clock: Clock) -> None:
@@ -120,7 +120,7 @@ def test_kills_from_outside_do_not_count_as_failures_of_the_worker(make_pool: Ma
     pool, announced = make_pool(workers=1)
     for kill in range(FAILURES_IN_A_ROW + 1):
         wait_for_replacements(pool, clock)
-        os.kill(pool.process_ids()[0], signal.SIGKILL)
+        os.kill(pool.children.process_ids()[0], signal.SIGKILL)
         while len(announced) <= kill:
             pool.wait(0.1)
     wait_for_replacements(pool, clock)
@@ -134,7 +134,7 @@ def test_kills_from_outside_do_not_count_as_failures_of_the_worker(make_pool: Ma
 def wait_for_stopped_worker(pool: WorkerPool) -> psutil.Process:
     """The only worker of the pool, once it has stopped itself after its first round."""
     take(pool, 2)
-    stopped = psutil.Process(pool.process_ids()[0])
+    stopped = psutil.Process(pool.children.process_ids()[0])
     while stopped.status() != psutil.STATUS_STOPPED:
         pool.wait(0.01)
     return stopped
@@ -166,7 +166,7 @@ def test_a_server_that_stops_is_replaced_with_its_workers(
 ) -> None:
     pool, announced = make_pool(workers=2, server=SilentServer())
     take(pool, 8)
-    before = pool.process_ids()
+    before = pool.children.process_ids()
     for stopped in reversed(before) if workers_are_silent_too else before[:1]:
         os.kill(stopped, signal.SIGSTOP)
         clock.now += SILENCE_LIMIT / 3
@@ -176,7 +176,7 @@ def test_a_server_that_stops_is_replaced_with_its_workers(
     take(pool, pool.rounds_ready * 2)  # delivered before
     assert {restart_index for _, restart_index, _, _ in take(pool, 16)} == {1}
     assert announced == ["the inference server is replaced: it did not respond for 60 seconds"]
-    assert len(pool.process_ids()) == 3 and not set(before) & set(pool.process_ids())
+    assert len(pool.children.process_ids()) == 3 and not set(before) & set(pool.children.process_ids())
 
 
 def test_a_server_that_always_fails_ends_the_run_with_its_traceback(make_pool: MakePool, clock: Clock) -> None:
@@ -216,7 +216,7 @@ def test_a_replacement_that_cannot_be_started_now_is_started_later(make_pool: Ma
     system = Refusing(started=2, refusals=3)
     pool, announced = make_pool(workers=2, start=system)
     take(pool, 20)
-    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    os.kill(pool.children.process_ids()[0], signal.SIGKILL)
     while not announced:
         take(pool, 1)
     wait_for_replacements(pool, clock)
@@ -224,13 +224,13 @@ def test_a_replacement_that_cannot_be_started_now_is_started_later(make_pool: Ma
         "worker 0 is replaced: it was killed by SIGKILL",
         "worker 0 could not be started again (Resource temporarily unavailable), and is tried again",
     ]
-    assert pool.restarts == 4
+    assert pool.children.restarts == 4
 
 
 def test_a_replacement_that_can_never_be_started_ends_the_run(make_pool: MakePool, clock: Clock) -> None:
     pool, _ = make_pool(workers=1, restart_budget=9, start=Refusing(started=1, refusals=9))
     take(pool, 4)
-    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    os.kill(pool.children.process_ids()[0], signal.SIGKILL)
     while pool.alive:
         pool.wait(0.1)
     with pytest.raises(WorkersFailedError, match="worker 0 could not be started again .*\n.* ended 10 times"):
@@ -258,11 +258,11 @@ def test_time_in_which_a_worker_waits_for_a_slot_does_not_count(make_pool: MakeP
     for _ in range(6):
         clock.now += SILENCE_LIMIT / 3
         pool.wait(0.0)
-    os.kill(pool.process_ids()[0], signal.SIGSTOP)
+    os.kill(pool.children.process_ids()[0], signal.SIGSTOP)
     assert len(list(pool.take(2))) == 2  # its slot is free now, and it does not answer
     clock.now += SILENCE_LIMIT / 3
     pool.wait(0.0)
-    os.kill(pool.process_ids()[0], signal.SIGCONT)
+    os.kill(pool.children.process_ids()[0], signal.SIGCONT)
     take(pool, 2)
     assert not announced
 
@@ -270,9 +270,9 @@ def test_time_in_which_a_worker_waits_for_a_slot_does_not_count(make_pool: MakeP
 def test_workers_are_not_started_before_their_server(make_pool: MakePool, clock: Clock) -> None:
     pool, announced = make_pool(workers=1, server=SilentServer(), start=Refusing(started=2, refusals=1))
     take(pool, 4)
-    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    os.kill(pool.children.process_ids()[0], signal.SIGKILL)
     while len(announced) < 2:
         pool.wait(0.1)
-    assert not pool.process_ids() and "the inference server could not be started again" in announced[1]
+    assert not pool.children.process_ids() and "the inference server could not be started again" in announced[1]
     wait_for_replacements(pool, clock)
-    assert len(pool.process_ids()) == 2
+    assert len(pool.children.process_ids()) == 2

@@ -34,17 +34,17 @@ def saved_games(workers: int) -> dict[str, Any]:
 
 def test_a_worker_that_dies_while_it_starts_continues_from_the_snapshot_too(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True, snapshot=saved_games(2))
-    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    os.kill(pool.children.process_ids()[0], signal.SIGKILL)
     assert take(pool, 4) == [(0, 1, 5, 0), (1, 0, 5, 0), (0, 1, 6, 0), (1, 0, 6, 0)]
     assert announced == ["worker 0 is replaced: it was killed by SIGKILL"]
 
 
 def test_a_worker_that_dies_before_it_has_played_is_restored_again(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True, snapshot=saved_games(2))
-    os.kill(pool.process_ids()[0], signal.SIGSTOP)  # it plays nothing
+    os.kill(pool.children.process_ids()[0], signal.SIGSTOP)  # it plays nothing
     while not pool.rounds_under_way:
         pool.wait(0.01)
-    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    os.kill(pool.children.process_ids()[0], signal.SIGKILL)
     assert take(pool, 4) == [(0, 1, 5, 0), (1, 0, 5, 0), (0, 1, 6, 0), (1, 0, 6, 0)]
     assert len(announced) == 1
 
@@ -68,9 +68,9 @@ def test_workers_that_have_not_played_since_are_saved_as_they_were_restored(make
 def test_a_worker_lost_during_a_round_plays_it_again_before_a_snapshot(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
     take(pool, 2)
-    os.kill(pool.process_ids()[1], signal.SIGSTOP)  # it cannot end the next round
+    os.kill(pool.children.process_ids()[1], signal.SIGSTOP)  # it cannot end the next round
     pool.wait(0.001)  # the next round starts
-    os.kill(pool.process_ids()[1], signal.SIGKILL)
+    os.kill(pool.children.process_ids()[1], signal.SIGKILL)
     snapshot = pool.snapshot(time.monotonic() + 60)
     assert snapshot is not None and len(announced) == 1
     assert snapshot["snapshots"] == [{"index": 0, "count": 2}, {"index": 1, "count": 1}]
@@ -79,7 +79,7 @@ def test_a_worker_lost_during_a_round_plays_it_again_before_a_snapshot(make_pool
 def test_a_worker_lost_during_a_snapshot_is_replaced(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
     take(pool, 2)
-    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    os.kill(pool.children.process_ids()[0], signal.SIGKILL)
     assert pool.snapshot(time.monotonic() + 60) is None
     assert announced == ["worker 0 is replaced: it was killed by SIGKILL"]
     assert [worker for worker, *_ in take(pool, 4)] == [0, 1, 0, 1]
@@ -88,8 +88,8 @@ def test_a_worker_lost_during_a_snapshot_is_replaced(make_pool: MakePool) -> Non
 def test_a_snapshot_that_comes_too_late_is_ignored(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=1, slots=1, environments=1, lockstep=True)
     take(pool, 1)
-    os.kill(pool.process_ids()[0], signal.SIGSTOP)
+    os.kill(pool.children.process_ids()[0], signal.SIGSTOP)
     assert pool.snapshot(time.monotonic() + 0.05) is None
-    os.kill(pool.process_ids()[0], signal.SIGCONT)
+    os.kill(pool.children.process_ids()[0], signal.SIGCONT)
     assert take(pool, 3) == [(0, 0, count, 0) for count in (1, 2, 3)]
     assert not announced

@@ -61,7 +61,7 @@ def test_workers_that_hang_do_not_stop_the_others(make_pool: MakePool) -> None:
     """All rounds in flight may belong to workers that hang: then the limit rises."""
     pool, announced = make_pool(workers=4, slots=1, pause=0.001)
     take_slowly(pool)
-    for hanging in pool.process_ids()[:2]:
+    for hanging in pool.children.process_ids()[:2]:
         os.kill(hanging, signal.SIGSTOP)
     while {worker for worker, *_ in take(pool, 8)} != {2, 3}:
         pass
@@ -88,7 +88,7 @@ def test_lockstep_workers_play_only_while_the_learner_waits(make_pool: MakePool)
 def test_lockstep_continues_after_a_kill(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
     take(pool, 4)
-    os.kill(pool.process_ids()[1], signal.SIGKILL)
+    os.kill(pool.children.process_ids()[1], signal.SIGKILL)
     after = take(pool, 8)
     assert [worker for worker, *_ in after] == [0, 1] * 4
     assert len(announced) == 1
@@ -96,9 +96,9 @@ def test_lockstep_continues_after_a_kill(make_pool: MakePool) -> None:
 
 def test_workers_ignore_interrupts(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=1)
-    os.kill(pool.process_ids()[0], signal.SIGINT)  # while it starts
+    os.kill(pool.children.process_ids()[0], signal.SIGINT)  # while it starts
     take(pool, 4)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        os.kill(pool.process_ids()[0], number)
+        os.kill(pool.children.process_ids()[0], number)
         take(pool, 8)
     assert not announced
