@@ -46,10 +46,10 @@ class PlayerProcess:
         """
         use_one_thread()
         alive, setup = Heartbeat(connection), self.setup
-        if setup.environment.in_real_time:
+        if setup.config.environment.in_real_time:
             self._lower_priority()
             play_in_real_time(self.series, setup, connection, alive)
-        actor = Actor(ActorCritic(setup.network, setup.layout, setup.compute_dtype))
+        actor = Actor(ActorCritic(setup.config.network, setup.layout, setup.compute_dtype))
         NewestWeights(setup.weights, actor, torch.device("cpu")).load()
         games = ParallelGames(self.series, actor, setup.layout, alive)
         while True:
@@ -87,14 +87,11 @@ def player_of(
     inference_processes: int = 0,  # with --interaction=realtime
 ) -> PlayerProcess:
     setup = RealtimeSetup(
-        environment=series.environment,
-        realtime=config.realtime,
-        network=config.network,
+        config=replace(config, environment=series.environment),
         layout=layout,
         compute_dtype=compute_dtype,
         weights=weights,
         processes=inference_processes,
-        timeout=config.workers.worker_timeout,
         seed=series.seed,
         greedy=series.greedy,
     )
@@ -247,12 +244,12 @@ def play_in_real_time(
     """
     environments = []
     for _ in range(series.slots):
-        environments.append(series.make_environment(setup.environment, 0))
+        environments.append(series.make_environment(setup.config.environment, 0))
         alive()
     take_finished_games = [env.get_wrapper_attr("take_finished_games") for env in environments]
     book = TestBook(take_finished_games, series.logged, setup.layout.action_dtype)
     # Each test game brings its own random numbers.
-    games = [ClockedGame(env, np.random.default_rng(), setup.environment) for env in environments]
+    games = [ClockedGame(env, np.random.default_rng(), setup.config.environment) for env in environments]
     session = RealtimeSession(setup, games, book, parent)
     while True:
         alive()

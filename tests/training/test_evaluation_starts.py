@@ -88,9 +88,9 @@ def test_actions_of_an_evaluation_in_real_time_take_as_long_as_those_of_the_trai
 ) -> None:
     in_real_time: dict[str, Any] = {"env": "PongNoFrameskip-v4", "interaction": "realtime"}
     players = players_of_evaluations(tmp_path, monkeypatch, [(100, 1), (200, 5)], **in_real_time)
-    assert [player.setup.realtime.inference_latency for player in players] == ["fixed:10", "fixed:50"]
+    assert [player.setup.config.realtime.inference_latency for player in players] == ["fixed:10", "fixed:50"]
     own = players_of_evaluations(tmp_path, monkeypatch, [(300, 6)], **in_real_time, inference_latency="fixed:7")
-    assert [player.setup.realtime.inference_latency for player in own] == ["fixed:7"]
+    assert [player.setup.config.realtime.inference_latency for player in own] == ["fixed:7"]
 
 
 def test_evaluations_start_after_updates_only() -> None:

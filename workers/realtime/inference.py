@@ -11,7 +11,7 @@ import torch
 from agents.acting import Actor
 from agents.network import ActorCritic
 from machine.system_settings import use_one_thread
-from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
+from option_flags import Config
 from processes.messages import Kind, receive, send
 from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import InferenceRows
@@ -26,14 +26,11 @@ WARM_UP = 3  # inferences before the first decision: the first ones of a process
 class RealtimeSetup:
     """What the games and the inference processes of one worker or player need."""
 
-    environment: EnvironmentOptions
-    realtime: RealtimeOptions
-    network: NetworkOptions
+    config: Config
     layout: UnrollLayout
     compute_dtype: torch.dtype
     weights: SharedWeights
     processes: int
-    timeout: float  # seconds, beside the latency, after which an inference process that does not answer is replaced
     seed: Sequence[int]  # of the latencies
     greedy: bool = False
 
@@ -54,8 +51,8 @@ class InferenceProcess:
         """
         use_one_thread()
         setup = self.setup
-        latency = latencies(setup.realtime)
-        actor = Actor(ActorCritic(setup.network, setup.layout, setup.compute_dtype))
+        latency = latencies(setup.config.realtime)
+        actor = Actor(ActorCritic(setup.config.network, setup.layout, setup.compute_dtype))
         newest = NewestWeights(setup.weights, actor, torch.device("cpu"))
         games = slice(0, self.rows.environments)
         inputs = self.rows.inputs(self.index).select(games)

@@ -143,10 +143,10 @@ class RealtimePlayer:
         self.games = games
         self._book = book
         self._request = request
-        self._fps = setup.realtime.fps
-        frame = setup.environment.skipped_frames / self._fps
-        self._rule = RULES[setup.realtime.stagger](setup.processes, frame)
-        self._clip = reward_clipping(setup.environment.reward_clipping_method)
+        environment, realtime = setup.config.environment, setup.config.realtime
+        self._fps = realtime.fps
+        self._rule = RULES[realtime.stagger](setup.processes, environment.skipped_frames / self._fps)
+        self._clip = reward_clipping(environment.reward_clipping_method)
         self._started_at = start
         self._frames = 0  # played so far
         self._inputs = PolicyInputs.at_start(len(games), setup.layout)

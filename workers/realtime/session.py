@@ -59,8 +59,8 @@ class RealtimeSession:
         self._decisions = [Decision(*(part[shown] for part in decision)) for decision, _ in results]
         self._versions = [versions for _, versions in results]
         allow_processes(count)
-        latency = latencies(setup.realtime)
-        silence = setup.timeout + (0.0 if latency is None else float(latency.max()) / 1000)
+        latency = latencies(setup.config.realtime)
+        silence = setup.config.workers.worker_timeout + (0.0 if latency is None else float(latency.max()) / 1000)
         start = partial(start_child, launch=ForkServer([InferenceProcess.__module__]))
         self._children = ChildPool(print, silence=silence, budget=RESTART_BUDGET, start=start)
         self._members = [
@@ -137,14 +137,11 @@ class RealtimeWorker(Worker):
         environments = self.make_environments(alive)
         unrolls = RealtimeUnrolls(layout, config.environment, environments)
         setup = RealtimeSetup(
-            environment=config.environment,
-            realtime=config.realtime,
-            network=config.network,
+            config=config,
             layout=layout,
             compute_dtype=machine.worker_precision,
             weights=self.memory.weights,
             processes=machine.inference_processes,
-            timeout=config.workers.worker_timeout,
             seed=(config.seed, self.place.worker, self.setup.resume_count, self.place.restart_index),
         )
         free: deque[int] = deque()  # slots

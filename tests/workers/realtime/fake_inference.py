@@ -77,14 +77,11 @@ class FakeSession:
         self.inference = FakeInference(seconds, len(games), layout)
         config = Config()
         setup = RealtimeSetup(
-            environment=config.environment,
-            realtime=replace(config.realtime, fps=FPS, stagger=rule),
-            network=config.network,
+            config=replace(config, realtime=replace(config.realtime, fps=FPS, stagger=rule)),
             layout=layout,
             compute_dtype=torch.float32,
             weights=SharedWeights(1),
             processes=processes,
-            timeout=1.0,
             seed=(0,),
         )
         self.player = RealtimePlayer(games, setup, book, self._request, start=0.0)
