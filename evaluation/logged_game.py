@@ -13,7 +13,7 @@ from evaluation.parallel_games import IDLE, GameResult, GameSeries, game_streams
 from options.rules import counted
 from reports.scores import game_name
 from run_files.run_folder import remove_abandoned, write_atomically
-from wrappers.environment import FinishedGame, environment_spec, names_in
+from wrappers.environment import FinishedGame, environment_spec
 from wrappers.timeline import Played
 
 
@@ -138,11 +138,8 @@ class Replay:
 
 def action_labels(environment: gymnasium.Env[Any, Any]) -> list[str]:
     """The names of discrete actions, or their numbers if the environment has no names for them; else no names."""
-    names = list(names_in(environment, "action_meanings"))
-    if names:
-        return names
     spec = environment_spec(environment)
-    return [str(index) for index in range(spec.action_count)] if spec.action_kind == "discrete" else []
+    return spec.choice_names if spec.action_kind == "discrete" else []
 
 
 def action_namer(environment: gymnasium.Env[Any, Any]) -> Callable[[Any], str]:

@@ -20,7 +20,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError
 from reports.scores import game_name
-from wrappers.environment import MakeEnvironment, environment_spec, names_in
+from wrappers.environment import MakeEnvironment, environment_spec
 
 MOVEMENTS = {"Up": "UP", "Down": "DOWN", "Left": "LEFT", "Right": "RIGHT", "space": "FIRE"}  # by Tk's names of keys
 
@@ -81,7 +81,8 @@ def keyboard(environment: gymnasium.Env[Any, Any], window: KeyWindow) -> tuple[C
 
     Otherwise the keys 0 to 9 are the first ten actions, and without a newly pressed key there is none.
     """
-    count, names = environment_spec(environment).action_count, names_in(environment, "action_meanings")
+    spec = environment_spec(environment)
+    count, names = spec.action_count, spec.action_names
     positions = [set(re.findall("|".join(MOVEMENTS.values()), name)) for name in names]
 
     def by_joystick() -> int:

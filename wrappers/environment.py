@@ -70,11 +70,12 @@ def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
     observations, actions = environment.observation_space, environment.action_space
     assert isinstance(observations, Box) and isinstance(actions, Discrete)
     height, width, *channels = observations.shape
+    has_names = environment.has_wrapper_attr("action_meanings")
     return EnvironmentSpec(
         frame_shape=(*(channels or (1,)), height, width),
         action_sizes=(int(actions.n),),
         can_snapshot=True,
-        action_names=names_in(environment, "action_meanings"),
+        action_names=environment.get_wrapper_attr("action_meanings") if has_names else (),
     )
 
 
@@ -108,11 +109,3 @@ def own_rate(environment: gymnasium.Env[Any, Any]) -> float | None:
     if not isinstance(rate, (int, float, np.integer, np.floating)) or isinstance(rate, bool):
         return None
     return float(rate) if 1 <= rate <= FASTEST_RATE else None
-
-
-def names_in(environment: gymnasium.Env[Any, Any], attribute: str) -> tuple[str, ...]:
-    """The names in such an attribute of the environment or of a wrapper; () without one."""
-    try:
-        return tuple(environment.get_wrapper_attr(attribute))
-    except AttributeError:
-        return ()
