@@ -54,7 +54,6 @@ def score_checkpoint(config: Config, make_environment: MakeEnvironment, checkpoi
     torch.set_num_threads(1)
     with ExitStack() as cleanup:
         player, network = make_player(config, make_environment, checkpoint, processes)
-        cleanup.callback(player.setup.weights.close)
         folder = None if config.replay.demonstrations is None else folder_for_games(config)
         player.setup.weights.publish(0, flat_weights(network))
         stop = cleanup.enter_context(StopSignals())

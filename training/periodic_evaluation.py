@@ -124,7 +124,7 @@ class PeriodicEvaluation:
                 checkpoint = self._saver.folder / EVALUATED
                 undo.callback(checkpoint.unlink, missing_ok=True)
                 link(self._saver.folder / checkpoint_name(updates), checkpoint)
-                weights = undo.enter_context(closing(SharedWeights(weight_count(run.learner.network))))
+                weights = SharedWeights(weight_count(run.learner.network))
                 weights.publish(0, flat_weights(run.learner.network))
                 games = range(run.config.test.eval_episode_count)
                 children = ChildPool(run.announce, silence=run.config.workers.worker_timeout)

@@ -32,16 +32,12 @@ class SharedArray:
 
     def _open(self, fd: int, is_new: bool) -> None:
         self._fd = fd
-        self._close = weakref.finalize(self, os.close, fd)
+        weakref.finalize(self, os.close, fd)  # then no more children can receive it; arrays keep the memory
         mapped = max(1, self._nbytes)  # an empty file cannot be mapped
         if is_new:
             os.ftruncate(fd, mapped)
         content = np.frombuffer(mmap.mmap(fd, mapped), np.uint8)[: self._nbytes]
         self.array: NDArray[Any] = content.view(self._dtype).reshape(self._shape)
-
-    def close(self) -> None:
-        """Close the file: no more children can receive the array. The memory stays while an array uses it."""
-        self._close()
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self._shape, self._dtype, self._nbytes, Handle(self._fd)

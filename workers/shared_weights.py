@@ -65,10 +65,6 @@ class SharedWeights:
                 return version
         return known_version
 
-    def close(self) -> None:
-        self._numbers.close()
-        self.buffers.close()
-
     def _buffer_of(self, version: int) -> int:
         """The buffer that has this version; the first one if none has."""
         return int(np.argmax(self._numbers.array[1:] == version))

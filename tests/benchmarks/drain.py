@@ -93,7 +93,7 @@ def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
         slots.array,
         PlayOnDemand(workers * slots.array.shape[1]),
     )
-    with closing(recording), closing(slots), closing(delivered), closing(pool):
+    with closing(pool):
         end = time.monotonic() + START_SECONDS
         while not delivered.array.all():
             if time.monotonic() > end:

@@ -200,7 +200,6 @@ def test_all_games_are_played_even_if_a_player_dies(start: Start) -> None:
                 killed = True
     finally:
         players.close()
-        weights.close()
     assert plain(sorted(results, key=lambda result: result.game)) == plain(
         play(games(logged=100, slots=16), list(range(100)), at_once=16)
     )
@@ -217,7 +216,6 @@ def test_a_players_exception_reaches_the_parent(start: Start) -> None:
             players.wait(60.0)
     finally:
         players.close()
-        weights.close()
 
 
 def test_a_player_that_cannot_be_started_is_named() -> None:

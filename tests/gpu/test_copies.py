@@ -34,7 +34,6 @@ def test_weights_are_published_as_they_were_when_the_copy_was_asked_for() -> Non
     publisher.deliver(wait=True)
     assert weights.copy_newer(0, copy) == 1
     assert torch.equal(copy, before.cpu())
-    weights.close()
 
 
 def test_a_batch_copied_ahead_of_time_arrives_while_the_gpu_computes() -> None:
@@ -75,7 +74,6 @@ def test_an_actor_on_a_gpu_takes_new_weights() -> None:
         weights.publish(version, flat_weights(learner))
         assert newest.load() == version
         assert torch.equal(flat_weights(actor._network).cpu(), flat_weights(learner))
-    weights.close()
 
 
 def test_memory_that_cuda_does_not_register_is_copied_to_all_the_same() -> None:
@@ -89,4 +87,3 @@ def test_memory_that_cuda_does_not_register_is_copied_to_all_the_same() -> None:
     copy = torch.zeros(weight_count(network))
     assert weights.copy_newer(0, copy) == 1
     assert torch.equal(copy, flat_weights(network).cpu())
-    weights.close()

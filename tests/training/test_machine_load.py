@@ -65,7 +65,6 @@ def test_figures_are_of_the_time_since_the_last_report(
     ours = (8 + 16) / 20 / 2
     assert machine_load.cores_in_use(2) == pytest.approx((ours, 0.9 - ours))
     assert machine_load.cores_in_use(1) == (1.0, 0.0), "what others use of one core is not known"
-    times.close()
 
 
 def test_processes_that_have_ended_use_no_memory() -> None:

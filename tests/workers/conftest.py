@@ -68,13 +68,12 @@ def make_pool(clock: Clock, fork_server: ForkServer, monkeypatch: pytest.MonkeyP
             None if server is None else lambda pipes: server,
             snapshot,
         )
-        pools.append((pool, memory))
+        pools.append(pool)
         return pool, announced
 
     yield make
-    for pool, memory in pools:
+    for pool in pools:
         pool.close()
-        memory.close()
     for child in psutil.Process().children():  # the fork server stays, but not what it has forked
         if child not in before or "fork server" in " ".join(child.cmdline()):
             assert "fork server" in " ".join(child.cmdline()) and not child.children()

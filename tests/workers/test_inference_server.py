@@ -101,8 +101,6 @@ class ServerThread:
     def close(self) -> None:
         self._learner.close()
         self._thread.join()
-        for shared in (self.weights, self.times):
-            shared.close()
 
 
 def with_strong_preferences(network: ActorCritic) -> ActorCritic:
@@ -232,21 +230,20 @@ def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path, fork
     weights.publish(0, flat_weights(network))
     times, announced = make_times(2), list[str]()
     machine = Machine(CPU_DEVICE, torch.float32, torch.float32, 1, 2, 1)
-    with closing(weights), closing(times):
-        pool = make_pool(PlaySetup(config, make_catch, layout, machine), weights, times, announced.append)
-        with closing(pool):
-            take(pool, layout, 12)
-            server, worker = pool.children.process_ids()
-            os.kill(worker, signal.SIGKILL)
-            while not announced:
-                pool.wait(0.1)
-            take(pool, layout, 6 + 12)  # some were played before the kill
-            assert pool.children.process_ids()[0] == server
-            os.kill(server, signal.SIGKILL)
-            while len(announced) < 2:
-                pool.wait(0.1)
-            take(pool, layout, 6 + 12)
-            assert len({server, worker, *pool.children.process_ids()}) == 4
+    pool = make_pool(PlaySetup(config, make_catch, layout, machine), weights, times, announced.append)
+    with closing(pool):
+        take(pool, layout, 12)
+        server, worker = pool.children.process_ids()
+        os.kill(worker, signal.SIGKILL)
+        while not announced:
+            pool.wait(0.1)
+        take(pool, layout, 6 + 12)  # some were played before the kill
+        assert pool.children.process_ids()[0] == server
+        os.kill(server, signal.SIGKILL)
+        while len(announced) < 2:
+            pool.wait(0.1)
+        take(pool, layout, 6 + 12)
+        assert len({server, worker, *pool.children.process_ids()}) == 4
     how = "is replaced: it was killed by SIGKILL"
     assert announced == [f"worker 0 {how}", f"the inference server {how}"]
 

@@ -53,8 +53,6 @@ def test_no_copy_mixes_two_versions(fork_server: ForkServer) -> None:
     version = weights.copy_newer(version, copy)
     assert (copy == version).all()
     assert weights.copy_newer(version, copy) == version, "there is nothing newer"
-    weights.close()
-    enough.close()
 
 
 def test_the_newest_weights_can_be_read_while_others_are_written_however_the_versions_jump() -> None:
@@ -66,7 +64,6 @@ def test_the_newest_weights_can_be_read_while_others_are_written_however_the_ver
             assert weights.copy_newer(NOT_PUBLISHED, copy) == before and (copy == before).all()
         weights.complete(version)
         assert weights.copy_newer(NOT_PUBLISHED, copy) == version and (copy == version).all()
-    weights.close()
 
 
 class OvertakenCopy:
@@ -95,4 +92,3 @@ def test_a_reader_that_the_writer_overtakes_copies_again() -> None:
     assert weights.copy_newer(NOT_PUBLISHED, cast(torch.Tensor, copy)) == 2
     assert copy.copies == [[3.0, 3.0, 0.0, 0.0], [2.0] * 4]
     weights.complete(3)
-    weights.close()

@@ -38,4 +38,3 @@ def test_a_replacement_adds_to_its_predecessors_times() -> None:
     assert all((later >= earlier).all() for earlier, later in itertools.pairwise(totals))
     assert totals[-1][ENVIRONMENT] > totals[-2][ENVIRONMENT]
     assert totals[-1][CPU] > 0
-    times.close()

@@ -82,8 +82,6 @@ class Learner:
 
     def close(self) -> None:
         self.child.end()
-        for block in (self.weights, self.slots, self.times):
-            block.close()
 
 
 def next_filled(connection: Connection) -> int:
