@@ -4,7 +4,7 @@ The gateway is the only process of a run that loads Ray. The learner starts it a
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -14,7 +14,7 @@ import torch
 
 from cluster.intake import RoundIntake
 from cluster.node_actor import code_version
-from cluster.node_player import PlayerSpec, played_code
+from cluster.node_player import played_code
 from processes.child import start_child
 from processes.messages import Kind, Message
 from processes.pool import ChildPool, Ended, Member
@@ -34,8 +34,9 @@ END_SECONDS = 3.0  # for an end in good order
 class Gateway:
     """What the gateway process gets when it starts, and what it does."""
 
-    spec: PlayerSpec
-    code: str  # the version of the code at the start of the run
+    setup: PlaySetup  # of the learner; nodes play the same
+    played_code: Mapping[str, str]  # `played_code` of the learner at the start of the run
+    code: str  # the version of the code then
     weights: SharedWeights
     bfloat16: bool  # whether weights travel in this format
     restart_index: int  # gateways before this one in the same run
@@ -197,9 +198,8 @@ def with_nodes(local: Actors, setup: PlaySetup, version: int, announce: Callable
     auto = torch.float32 if has_statistics else setup.machine.worker_precision
     formats = {"auto": auto, "float32": torch.float32, "bfloat16": torch.bfloat16}
     bfloat16 = formats[config.cluster.weights_precision] == torch.bfloat16
-    spec = PlayerSpec(config, setup.make_environment, layout, setup.resume_count, played_code(config))
     # Both versions once: files that change during the run must not make nodes look like the learner.
-    make_gateway = partial(Gateway, spec, code_version(), local.publisher.weights, bfloat16)
+    make_gateway = partial(Gateway, setup, played_code(config), code_version(), local.publisher.weights, bfloat16)
     children = ChildPool(
         announce,
         silence=SILENCE_SECONDS,

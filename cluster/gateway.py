@@ -23,7 +23,7 @@ NODES_SECONDS = 0.5  # between two looks at the nodes of the cluster
 def serve(gateway: Gateway, connection: Connection) -> None:
     """Connect to Ray, and serve the learner until it closes the connection."""
     torch.set_num_threads(1)  # further ones would spin on cores that workers need
-    nodes = ClusterNodes(str(gateway.spec.config.cluster.cluster), gateway.code)
+    nodes = ClusterNodes(str(gateway.setup.config.cluster.cluster), gateway.code)
     try:
         asyncio.run(GatewayLoop(gateway, nodes, connection).serve())
     finally:
@@ -35,7 +35,7 @@ class GatewayLoop:
 
     def __init__(self, gateway: Gateway, nodes: ClusterNodes, connection: Connection) -> None:
         self._connection = connection
-        self._node_workers = gateway.spec.config.cluster.node_workers
+        self._node_workers = gateway.setup.config.cluster.node_workers
         self._nodes = nodes
         self._players = Players(gateway, nodes.actor)
         self._links: dict[str, tuple[NodeLink, asyncio.Task[None]]] = {}  # by Ray's id of the node

@@ -45,7 +45,8 @@ class Players:
     def __init__(self, gateway: Gateway, actor_class: Any) -> None:
         self._gateway = gateway
         self._actor_class = actor_class
-        self._spec = pickle.dumps(gateway.spec)  # which is unpickled on nodes only once they have found their code
+        # Unpickled on nodes only once they have found their code.
+        self._pickled = pickle.dumps((gateway.setup, gateway.played_code))
         self._numbers = itertools.count()
         self._flat = torch.zeros(gateway.weights.weight_count)
         self._newest: Weights | None = None
@@ -53,8 +54,8 @@ class Players:
 
     def start(self, node_id: str, checkout: str, workers: int) -> Any:
         """Start the actor of a player, which has games of its own. It takes no CPU of Ray's, as its workers do not."""
-        spec = self._gateway.spec
-        place = (spec.config.seed, spec.resume_count, self._gateway.restart_index, next(self._numbers))
+        setup = self._gateway.setup
+        place = (setup.config.seed, setup.resume_count, self._gateway.restart_index, next(self._numbers))
         seed = int(stream_of("node", *place).generate_state(1)[0] >> 1)
         return self._actor_class.options(
             num_cpus=0,
@@ -62,7 +63,7 @@ class Players:
             max_concurrency=MOST_CALLS,
             enable_task_events=False,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-        ).remote(checkout, "cluster.node_player", "NodePlayer", self._spec, seed, workers)
+        ).remote(checkout, "cluster.node_player", "NodePlayer", self._pickled, seed, workers)
 
     def newest_weights(self) -> Weights:
         """One copy for all nodes. They are read once in WEIGHTS_SECONDS."""

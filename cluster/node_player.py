@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from machine.system_settings import keep_freed_memory
 from option_flags import Config
 from options.rules import UsageError
 from replay.storage import UnrollCodec
-from replay.unroll_layout import UnrollLayout
 from workers.actors import make_pool
 from workers.flow_control import PlayOnRequest
 from workers.shared_array import make_times
@@ -35,40 +34,31 @@ from workers.shared_weights import SharedWeights
 from workers.worker import PlaySetup
 from workers.worker_pool import WorkerPool
 from wrappers.any_environment.creation import import_module
-from wrappers.environment import MakeEnvironment
 
 SLOTS_PER_WORKER = 2  # while one round is packed, its worker can play the next one
 LOOK_SECONDS = 1.0  # between two looks for workers that hang, or have to be started again
 CPU = torch.device("cpu")
 
 
-@dataclass(frozen=True)
-class PlayerSpec:
-    """What all nodes play; the same for each of them."""
+def check_player(setup: PlaySetup, code: Mapping[str, str], workers: int) -> None:
+    """Raise a UsageError that says, as the end of a sentence, what is wrong with this machine.
 
-    config: Config  # of the learner
-    make_environment: MakeEnvironment
-    layout: UnrollLayout
-    resume_count: int
-    code: Mapping[str, str]  # `played_code` of the learner when it started
-
-
-def check_player(spec: PlayerSpec, workers: int) -> None:
-    """Raise a UsageError that says, as the end of a sentence, what is wrong with this machine."""
+    `code` is the `played_code` of the learner when it started.
+    """
     try:
-        layout = make_unroll_layout(spec.config, spec.make_environment)
+        layout = make_unroll_layout(setup.config, setup.make_environment)
     except UsageError as error:
         raise UsageError(f"it cannot make the games: {error}") from None
-    code = played_code(spec.config)
-    for name, expected in spec.code.items():
-        if (found := code.get(name, "nothing")) != expected:
+    own_code = played_code(setup.config)
+    for name, expected in code.items():
+        if (found := own_code.get(name, "nothing")) != expected:
             raise UsageError(f"its {name} has {found}, and the learner's has {expected}; the same would be right")
-    if layout.fingerprint != spec.layout.fingerprint:
+    if layout.fingerprint != setup.layout.fingerprint:
         raise UsageError(
             "its games have other observations or actions than the learner's; the same versions of the libraries and "
             "of the games would be right"
         )
-    check_memory(bytes_of_processes(workers, spec.config.workers.envs_per_worker, layout.nbytes))
+    check_memory(bytes_of_processes(workers, setup.config.workers.envs_per_worker, layout.nbytes))
 
 
 def played_code(config: Config) -> dict[str, str]:
@@ -104,20 +94,24 @@ def _contents(name: str) -> str:
 class NodePlayer:
     """Runs the pool in the event loop of the actor. Each request is answered with one round."""
 
-    def __init__(self, pickled_spec: bytes, seed: int, workers: int) -> None:
-        """`seed` is of this player alone, so its games are its own. UsageError as from `check_player`."""
-        spec: PlayerSpec = pickle.loads(pickled_spec)
-        check_player(spec, workers)
+    def __init__(self, pickled: bytes, seed: int, workers: int) -> None:
+        """`pickled` are what the learner's workers play, and its `played_code`.
+
+        `seed` is of this player alone, so its games are its own. UsageError as from `check_player`.
+        """
+        setup: PlaySetup
+        setup, code = pickle.loads(pickled)
+        check_player(setup, code, workers)
         config = replace(
-            spec.config,
-            run=replace(spec.config.run, seed=seed),
-            workers=replace(spec.config.workers, inference="worker"),
+            setup.config,
+            run=replace(setup.config.run, seed=seed),
+            workers=replace(setup.config.workers, inference="worker"),
         )
         precision = choose_precision(config.run.precision, CPU)
         machine = Machine(CPU, precision, precision, workers, SLOTS_PER_WORKER, learner_threads=1)
-        self._setup = PlaySetup(config, spec.make_environment, spec.layout, machine, spec.resume_count)
-        self._codec = UnrollCodec(spec.layout, config.replay.lz4_compression_level)
-        self._weights = SharedWeights(weight_count(ActorCritic(config.network, spec.layout, precision)))
+        self._setup = replace(setup, config=config, machine=machine, logs=None)
+        self._codec = UnrollCodec(setup.layout, config.replay.lz4_compression_level)
+        self._weights = SharedWeights(weight_count(ActorCritic(config.network, setup.layout, precision)))
         self._flat = torch.zeros(self._weights.weight_count)
         self._version = -1  # of the weights
         self._flow_control = PlayOnRequest()

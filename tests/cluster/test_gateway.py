@@ -15,19 +15,19 @@ from cluster import gateway, node_link
 from cluster.cluster_actors import Gateway
 from cluster.gateway import GatewayLoop
 from cluster.node_link import Players
-from cluster.node_player import PlayerSpec
 from cluster.nodes import Node
 from option_flags import Config
 from processes.messages import Kind, receive, send
 from tests.catch import make_catch
-from tests.cluster.test_intake import LAYOUT
+from tests.cluster.test_intake import LAYOUT, MACHINE
 from workers.shared_weights import SharedWeights
+from workers.worker import PlaySetup
 
 
 def make_gateway(bfloat16: bool = False) -> Gateway:
     config = Config.from_flags({"cluster": "127.0.0.1:1"})
-    spec = PlayerSpec(config, make_catch, LAYOUT, resume_count=0, code={})
-    return Gateway(spec, "", SharedWeights(1), bfloat16, restart_index=0)
+    setup = PlaySetup(config, make_catch, LAYOUT, MACHINE)
+    return Gateway(setup, {}, "", SharedWeights(1), bfloat16, restart_index=0)
 
 
 @pytest.mark.parametrize("bfloat16", [False, True])

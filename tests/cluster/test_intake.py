@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.intake import WORKERS_PER_SEAT, NodeStatistics, RoundIntake
+from machine.machine_setup import Machine
 from option_flags import Config
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
@@ -14,6 +16,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.workers.pools import Clock
 
 LAYOUT = UnrollLayout(unroll_length=5, frame_stack=1, frame_shape=(1, 6, 6), action_sizes=(3,))
+MACHINE = Machine(torch.device("cpu"), torch.float32, torch.float32, 1, 2, 1)
 ENVIRONMENTS = 4
 
 

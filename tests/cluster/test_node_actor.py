@@ -11,12 +11,14 @@ import pytest
 
 from agents.spaces import make_unroll_layout
 from cluster.node_actor import CHECKOUT_VARIABLE, ROOT, NodeActor, code_version, examine_node
-from cluster.node_player import PlayerSpec, check_player, played_code
+from cluster.node_player import check_player, played_code
 from option_flags import Config
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
+from tests.cluster.test_intake import MACHINE
 from tests.training.catch_runs import CATCH
+from workers.worker import PlaySetup
 from wrappers.make_environment import make_environment
 
 LAYOUT = UnrollLayout(unroll_length=1, frame_stack=1, frame_shape=(1, 1, 1), action_sizes=(1,))
@@ -72,7 +74,7 @@ def test_a_checkout_that_the_node_names(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_another_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    spec = pickle.dumps(PlayerSpec(Config.from_flags(CATCH), make_catch, LAYOUT, 0, {}))
+    spec = pickle.dumps((PlaySetup(Config.from_flags(CATCH), make_catch, LAYOUT, MACHINE), {}))
     actor = NodeActor(str(ROOT), "cluster.node_player", "NodePlayer", spec, 1, 1)
     with pytest.raises(UsageError, match="other observations or actions than the learner's"):
         asyncio.run(actor.call("figures"))
@@ -88,22 +90,22 @@ def test_another_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 )
 @pytest.mark.slow
 def test_games_that_the_node_lacks(env: str, words: str) -> None:
-    spec = PlayerSpec(Config.from_flags({**CATCH, "env": env}), make_environment, LAYOUT, 0, {})
+    setup = PlaySetup(Config.from_flags({**CATCH, "env": env}), make_environment, LAYOUT, MACHINE)
     with pytest.raises(UsageError, match=words):
-        check_player(spec, workers=1)
+        check_player(setup, {}, workers=1)
 
 
 def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config.from_flags(CATCH)
-    spec = PlayerSpec(config, make_catch, make_unroll_layout(config, make_catch), 0, {})
-    check_player(spec, workers=1)
+    setup = PlaySetup(config, make_catch, make_unroll_layout(config, make_catch), MACHINE)
+    check_player(setup, {}, workers=1)
     monkeypatch.setattr("machine.capacity.usable_memory", lambda: 100 << 20)
     with pytest.raises(UsageError, match="the processes of this run need .* --node_workers"):
-        check_player(spec, workers=3)
+        check_player(setup, {}, workers=3)
 
 
 @pytest.fixture
-def own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayerSpec:
+def own_setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlaySetup:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     for name in NAMES:
@@ -113,18 +115,19 @@ def own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayerSpec:
     names = {"env": f"{walk}:Walk-v0", "env_wrapper": f"{wrapper}:same", "network": f"{network}:torso"}
     flags: dict[str, Any] = {"envs_per_worker": 2, "r_f_steps": 5, "seed": 1, **names}
     config = Config.from_flags(flags)
-    return PlayerSpec(config, make_environment, make_unroll_layout(config, make_environment), 0, played_code(config))
+    return PlaySetup(config, make_environment, make_unroll_layout(config, make_environment), MACHINE)
 
 
 @pytest.mark.filterwarnings("ignore:.*Overriding environment")
 @pytest.mark.slow
-def test_modules_of_the_user(own_code: PlayerSpec) -> None:
-    assert set(own_code.code) == {"gymnasium", *NAMES}
-    check_player(own_code, workers=1)
+def test_modules_of_the_user(own_setup: PlaySetup) -> None:
+    code = played_code(own_setup.config)
+    assert set(code) == {"gymnasium", *NAMES}
+    check_player(own_setup, code, workers=1)
     for name in NAMES:
         Path(f"{name}.py").write_text(f"{MODULE}\nGRAVITY = 3\n")
         with pytest.raises(UsageError, match=f"^its {name} has source files "):
-            check_player(own_code, workers=1)
+            check_player(own_setup, code, workers=1)
         Path(f"{name}.py").write_text(MODULE)
 
 
@@ -147,4 +150,4 @@ def test_another_version_of_a_package() -> None:
     installed = importlib.metadata.version("gymnasium")
     said = f"^its gymnasium has version {installed}, and the learner's has version 0.1; the same would be right$"
     with pytest.raises(UsageError, match=said):
-        check_player(PlayerSpec(config, make_environment, layout, 0, {"gymnasium": "version 0.1"}), workers=1)
+        check_player(PlaySetup(config, make_environment, layout, MACHINE), {"gymnasium": "version 0.1"}, workers=1)
