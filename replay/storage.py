@@ -1,7 +1,7 @@
 """Where replays keep their unrolls: rows at indices, raw or compressed."""
 
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import lz4.block  # type: ignore[import-untyped]
 import numpy as np
@@ -14,25 +14,11 @@ from replay.unroll_layout import UnrollLayout
 HIGH_COMPRESSION_LEVELS = range(1, 13)  # of lz4; 0 is its fast mode
 
 
-class Storage(Protocol):
-    """Rows at the indices 0 to capacity - 1. They are filled in this order before any row is replaced."""
-
-    capacity: int
-
-    def put(self, index: int, row: Rows) -> None:
-        """Keep a copy of `row [nbytes]` at `index`; replaces the row that was there."""
-
-    def copy_to(self, indices: NDArray[np.int64], out: Rows) -> None:
-        """Write the rows at `indices [n]` to `out [n, nbytes]`."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """All rows, not copied: write them to the file before the next `put`."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
-
-
 class RawStorage:
-    """Uncompressed rows. The operating system provides the memory only as rows are written."""
+    """Rows at the indices 0 to capacity - 1. They are filled in this order before any row is replaced.
+
+    They are not compressed. The operating system provides the memory only as rows are written.
+    """
 
     def __init__(self, capacity: int, nbytes: int) -> None:
         self.capacity = capacity
@@ -40,14 +26,17 @@ class RawStorage:
         self._held = 0
 
     def put(self, index: int, row: Rows) -> None:
+        """Keep a copy of `row [nbytes]` at `index`; replaces the row that was there."""
         self._rows[index] = row
         self._held = max(self._held, index + 1)
 
     def copy_to(self, indices: NDArray[np.int64], out: Rows) -> None:
+        """Write the rows at `indices [n]` to `out [n, nbytes]`."""
         for target, index in zip(out, indices, strict=True):
             target[:] = self._rows[index]
 
     def state_dict(self) -> dict[str, Any]:
+        """All rows, not copied: write them to the file before the next `put`."""
         return {"rows": torch.from_numpy(self._rows[: self._held])}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -94,7 +83,7 @@ class UnrollCodec:
 
 
 class CompressedStorage:
-    """Each row is compressed on its own."""
+    """A `RawStorage` that compresses each row on its own."""
 
     def __init__(self, capacity: int, codec: UnrollCodec) -> None:
         self.capacity = capacity
@@ -117,3 +106,6 @@ class CompressedStorage:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._blobs = [bytes(blob) for blob in state["blobs"]]
+
+
+Storage = RawStorage | CompressedStorage

@@ -15,9 +15,8 @@ from replay.interface import Replay
 from replay.mix import BatchMix, Mix, MixAhead
 from replay.newest_states import NewestStates
 from replay.queue import QueueReplay
-from replay.replay_buffer import DemonstrationReplay, Distance, Ranking, ReplayBuffer, ReplayRules
+from replay.replay_buffer import STRATEGIES, DemonstrationReplay, Distance, Ranking, ReplayBuffer, ReplayRules
 from replay.storage import CompressedStorage, RawStorage, Storage, UnrollCodec
-from replay.strategies import STRATEGIES
 from replay.unroll_layout import UnrollLayout
 from training.run import Run
 from workers.randomness import stream_of

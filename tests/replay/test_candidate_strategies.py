@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replay.strategies import STRATEGIES, Strategy
+from replay.replay_buffer import STRATEGIES, Strategy
 
 HUGE = 2**63 - 1
 
