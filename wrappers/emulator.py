@@ -66,8 +66,6 @@ class Emulator(gymnasium.Env[Frame, int]):
     """
 
     def __init__(self, options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> None:
-        self.metadata = {"render_modes": ["rgb_array"]}
-        self.render_mode = "rgb_array"
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self.ale = ale_py.ALEInterface()
         # ALE has sticky actions too, but its saved states do not contain the previous action.
@@ -147,10 +145,6 @@ class Emulator(gymnasium.Env[Frame, int]):
     def frames_left(self) -> int:
         """The number of raw frames until the limit cuts the game off."""
         return self._max_game_frames - self.ale.getEpisodeFrameNumber()
-
-    def render(self) -> Frame:
-        """The screen in colour, [height, width, 3]."""
-        return self.ale.getScreenRGB()
 
     def snapshot(self) -> dict[str, Any]:
         return {

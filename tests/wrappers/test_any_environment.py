@@ -184,7 +184,8 @@ def test_a_picture_that_cannot_be_shown_is_named_once(monkeypatch: pytest.Monkey
 
 def test_only_a_watched_environment_renders() -> None:
     watched = make_environment(options_of(CATCH), 3, lambda picture, score: None)
-    assert (watched.render_mode, make_environment(options_of(CATCH), 3).render_mode) == ("rgb_array", None)
+    inner = [agent.get_wrapper_attr("env") for agent in (watched, make_environment(options_of(CATCH), 3))]
+    assert [env.render_mode for env in inner] == ["rgb_array", None]
 
 
 @pytest.mark.parametrize("error", [ValueError("no map"), SystemExit(4)])

@@ -87,14 +87,6 @@ def test_a_game_that_ends_at_exactly_the_frame_limit_is_terminated_and_not_trunc
     assert play(length - 1) == (length - 1, False, True)
 
 
-def test_the_screen_can_be_watched() -> None:
-    env = make_atari(EnvironmentOptions(), seed=0)
-    env.reset()
-    picture = env.render()
-    assert env.render_mode == "rgb_array"
-    assert getattr(picture, "shape", None) == (210, 160, 3)
-
-
 @pytest.mark.parametrize(
     ("name", "suggestion"),
     [

@@ -58,7 +58,6 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self.env = env
         self._watch = watch  # is called with a picture after every reset and every step of the environment
         self.metadata = env.metadata
-        self.render_mode = env.render_mode
         self._id = options.env
         self._waits = options.interaction == "turns"
         self._saved = _what_can_be_saved(env, options)
@@ -216,9 +215,6 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
                 self._watch(colour_picture(self.env.render()), self._return)
             except FAILURES as error:
                 raise self._raised("render", error) from error
-
-    def render(self) -> Any:
-        return self.env.render()
 
     def close(self) -> None:
         # Nothing is lost if this fails, as it may in an environment that was made and never reset.
