@@ -102,16 +102,11 @@ class TargetNetwork:
         self._kept: deque[NetworkOutput] = deque(maxlen=kept_batches)
         # On a CPU, it computes at the same time as the network, on cores that are not the learner's. For vectors alone,
         # two threads are slower than one: an update takes only some milliseconds.
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: ThreadPoolExecutor | None = None  # ends with this object
         sees_pictures = network.background.numel() > 0
         has_cores = network.background.device.type == "cpu" and 2 * torch.get_num_threads() <= usable_cores()
         if sees_pictures and has_cores:
             self._thread = ThreadPoolExecutor(1, "target-network", _set_up_thread)
-
-    def close(self) -> None:
-        """End the thread, if there is one."""
-        if self._thread is not None:
-            self._thread.shutdown()
 
     def renew(self, weights: dict[str, Any]) -> None:
         """Become a copy of the network with these weights."""

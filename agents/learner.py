@@ -145,11 +145,6 @@ class Learner:
 
         self._compute = compute
 
-    def close(self) -> None:
-        """Free what is not memory. No update is possible after it."""
-        if self._target is not None:
-            self._target.close()
-
     def _follow(self, unrolls: TrainingBatch, targets: torch.Tensor) -> None:
         """After a step: the statistics of the network follow the batch and the targets of its values."""
         if isinstance(self.network.policy_head, GaussianHead):

@@ -58,7 +58,7 @@ def train(
         parts.enter_context(summarised(run))
         parts.enter_context(explaining_a_full_gpu())  # it may be full already
 
-        run.learner = parts.enter_context(closing(make_learner(run)))
+        run.learner = make_learner(run)
         run.mix = parts.enter_context(closing(make_mix(run)))
         del run.demonstrations  # the mix has copies
         run.resume.restore_replays(run.mix)

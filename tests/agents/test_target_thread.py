@@ -2,7 +2,6 @@
 
 import threading
 import time
-from contextlib import closing
 
 import pytest
 import torch
@@ -26,17 +25,17 @@ def test_the_target_computes_at_the_same_time_and_changes_no_bit(
 ) -> None:
     batches = [make_batch([True] * 4, seed=seed) for seed in range(7)]
     monkeypatch.setattr("agents.impact.usable_cores", lambda: 2 * torch.get_num_threads())
-    with closing(impact_learner(precision)) as together:
-        both = threading.Barrier(2)
+    together = impact_learner(precision)
+    both = threading.Barrier(2)
 
-        def meet(*_: object) -> None:
-            both.wait(60)  # neither passes it alone
+    def meet(*_: object) -> None:
+        both.wait(60)  # neither passes it alone
 
-        assert together._target is not None
-        for network in (together.network, together._target.network):
-            network.register_forward_pre_hook(meet)
-        for batch in batches:
-            together.update(batch)
+    assert together._target is not None
+    for network in (together.network, together._target.network):
+        network.register_forward_pre_hook(meet)
+    for batch in batches:
+        together.update(batch)
     monkeypatch.setattr("agents.impact.usable_cores", lambda: 1)
     one_after_the_other = impact_learner(precision)
     for batch in batches:
@@ -61,11 +60,11 @@ def test_an_error_of_either_network_ends_the_update_and_leaves_nothing_running(
         running.pop()
 
     for failing in ("network", "target"):
-        with closing(impact_learner()) as learner:
-            assert learner._target is not None
-            networks = {"network": learner.network, "target": learner._target.network}
-            for name, network in networks.items():
-                network.register_forward_pre_hook(fail if name == failing else run_long)
-            with pytest.raises(ArithmeticError, match="broken"):
-                learner.update(make_batch([True] * 4))
-            assert not running
+        learner = impact_learner()
+        assert learner._target is not None
+        networks = {"network": learner.network, "target": learner._target.network}
+        for name, network in networks.items():
+            network.register_forward_pre_hook(fail if name == failing else run_long)
+        with pytest.raises(ArithmeticError, match="broken"):
+            learner.update(make_batch([True] * 4))
+        assert not running
