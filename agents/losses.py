@@ -171,6 +171,7 @@ def figures_of(judged: Judged, terms: Mapping[str, torch.Tensor]) -> dict[str, t
         "kl_replayed": mean_where(~fresh, divergence),
         "ratio_fresh": mean_where(fresh, ratios),
         "ratio_replayed": mean_where(~fresh, ratios),
+        **({} if unrolls.held is None else {"held_share": unrolls.held.float().mean()}),
     }
 
 

@@ -34,10 +34,10 @@ class WorkerOptions(Options):
         32, whole(1), "Environments per worker, all stepped together.", aliases=("num_envs_per_worker",)
     )
     exploring_share: float = option(
-        0.0,
+        0.125,
         between(0, 0.5),
-        "Share of the environments that explore: now and then, they hold a random action for a random time. Their "
-        "games do not count in the statistics.",
+        "Share of the environments that explore while rewards are rare (fewer than one in 500 steps): now and then, "
+        "they hold a random action for a random time. Games with held actions do not count in the statistics.",
         Need("--interaction=turns", lambda c: c.environment.interaction == "turns"),
     )
     inference: str = option(

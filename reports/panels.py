@@ -105,6 +105,7 @@ LEARNING = (
     Panel("KL divergence, target to present policy", (("kl_target", ""),), True),
     Panel("Share of states that are clipped", (("clipped_share", ""),), percent=True, from_zero=True),
     Panel("Importance weight π/μ", (("ratio_fresh", "fresh"), ("ratio_replayed", "replayed"))),
+    Panel("Steps with held actions", (("held_share", ""),), percent=True, from_zero=True, without_zero=True),
     Panel("Mean value estimate", (("value_mean", ""),)),
     Panel("Learning rate", (("learning_rate", ""),)),
     Panel("Ratio to the target policy", (("ratio_target", ""),)),

@@ -16,7 +16,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout, add_game_info
 from workers.policies import ActingPolicy
 from workers.policy_inputs import PolicyInputs, as_stacks
-from workers.randomness import HeldActions
+from workers.randomness import HeldActions, RewardWatch
 from workers.shared_array import ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
 from wrappers.environment import FAILED_RESETS, FinishedGame, Observation, as_observation, environment_spec
 
@@ -46,7 +46,7 @@ class SeededEnvironment:
     def note_finished_games(self) -> None:
         """Take over the games that have ended, until an unroll stores them. Those with held actions do not count."""
         finished = self.take_finished_games()
-        if self.held_actions is None:
+        if finished and not (self.held_actions and self.held_actions.end_game()):
             self.finished_games.extend(FinishedGame(*game) for game in finished)
 
     def take_failed_resets(self) -> list[str]:
@@ -87,6 +87,7 @@ class Rollout:
         alive: Callable[[], None] = lambda: None,  # called after each step of the environments
     ) -> None:
         self._environments = environments
+        self._reward_watch = RewardWatch(layout.unroll_length * len(environments))
         self._clock = clock or WorkerClock()
         self._alive = alive
         self._policy = policy
@@ -115,6 +116,9 @@ class Rollout:
             unrolls[name][:] = 0
         if self._layout.tells_of_games:
             unrolls["game_info"][:] = 0
+        if self._layout.explores:
+            unrolls["held"][:] = 0
+        explores = self._layout.explores and self._reward_watch.finds_few
         versions = set()
         self._clock.lap(REST)
         for group in range(len(self._policy.groups)):
@@ -123,7 +127,7 @@ class Rollout:
             for group, environments in enumerate(self._policy.groups):
                 decision, version = self._policy.result(group)
                 versions.add(version)
-                if self._layout.explores:
+                if explores:
                     self._explore(decision, unrolls, environments, t)
                 write_decision(unrolls, decision, environments, t)
                 self._state.lstm_state[environments] = decision.lstm_state
@@ -137,6 +141,8 @@ class Rollout:
                     self._request(group)
                 self._clock.lap(ENVIRONMENT)
             self._alive()
+        if self._layout.explores:
+            self._reward_watch.note(unrolls["rewards"], unrolls["held"])
         unrolls["weight_version"][:] = min(versions)
 
     def _request(self, group: int) -> None:
@@ -155,12 +161,14 @@ class Rollout:
             "lstm_state": self._state.lstm_state.tolist(),
             "previous_actions": self._state.previous_actions.tolist(),
             "previous_rewards": self._state.previous_rewards.tolist(),
+            "rewarded": list(self._reward_watch.counts),
         }
 
     @torch.inference_mode()
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue from a snapshot of as many environments with the same options."""
         state = self._state
+        self._reward_watch.counts.extend(snapshot["rewarded"])
         stacks = np.frombuffer(snapshot.get("observations", b""), np.uint8).reshape(self._stacks.shape)
         vectors = np.frombuffer(snapshot.get("vectors", b""), np.float32).reshape(self._vectors.shape)
         for e, (environment, seat) in enumerate(zip(self._environments, snapshot["seats"], strict=True)):
@@ -174,7 +182,6 @@ class Rollout:
 
     def _explore(self, decision: Decision, unrolls: Unrolls, environments: slice, t: int) -> None:
         """Put held actions in place of those of the policy."""
-        unrolls["held"][environments, t] = 0
         for place, environment in enumerate(self._environments[environments]):
             mask = self._vectors[environments.start + place, self._layout.vector_size :]
             held = environment.held_actions.next(mask) if environment.held_actions else None

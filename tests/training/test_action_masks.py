@@ -14,6 +14,7 @@ from evaluation.score_checkpoint import score_checkpoint
 from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import find_checkpoint
+from tests.exploring import exploring
 from tests.permitted import CHOICES, PERMITTED
 from tests.training.catch_runs import CATCH, reports, resume_run
 from tests.training.test_any_environment import EVERY_REPLAY
@@ -52,10 +53,10 @@ def test_a_masked_policy_is_one_over_the_choices_that_are_left(policy: Categoric
         assert (policy.encode(policy.most_likely(large[0])) <= torch.tensor(mask)).all()
 
 
-def masked_run(results: Path, factors: int, source: str, **flags: Any) -> Path:
+def masked_run(results: Path, factors: int, source: str, make: Any = make_environment, **flags: Any) -> Path:
     arguments = json.dumps({"factors": factors, "source": source})
     given = {**CATCH, "env": PERMITTED, "env_kwargs": arguments, "results_dir": str(results), **flags}
-    return train(Config.from_flags(given), make_environment)
+    return train(Config.from_flags(given), make)
 
 
 @pytest.mark.slow
@@ -68,10 +69,14 @@ def masked_run(results: Path, factors: int, source: str, **flags: Any) -> Path:
     ],
     ids=["replays", "impact", "server"],
 )
-def test_what_is_masked_is_never_played(tmp_path: Path, factors: int, source: str, flags: dict[str, Any]) -> None:
+def test_what_is_masked_is_never_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factors: int, source: str, flags: dict[str, Any]
+) -> None:
+    make = exploring(make_environment, monkeypatch)
     flags = {"exploring_share": 0.5, "environment_max_steps": 800, "worker_restart_budget": 0, **flags}
-    folder = masked_run(tmp_path, factors, source, **flags)
-    last = reports(resume_run(folder, make_environment, environment_max_steps=1_200))[-1]
+    folder = masked_run(tmp_path, factors, source, make, **flags)
+    last = reports(resume_run(folder, make, environment_max_steps=1_200))[-1]
+    assert last["held_share"] > 0
     assert last["agent_steps"] == 1_200 and last["worker_restarts"] == 0
     assert 0 < last["entropy"] <= max(1, factors) * np.log(2) + 1e-6, "at most two choices are left"
     parent = find_checkpoint(str(folder))

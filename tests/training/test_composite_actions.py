@@ -12,6 +12,7 @@ from evaluation.score_checkpoint import score_checkpoint
 from option_flags import Config
 from run_files.checkpoint import find_checkpoint
 from tests.composite import COMPOSITE
+from tests.exploring import exploring
 from tests.training.catch_runs import CATCH, reports, resume_run
 from tests.training.test_any_environment import EVERY_REPLAY
 from training.train import train
@@ -27,15 +28,17 @@ from wrappers.make_environment import make_environment
     ],
     ids=["replays", "impact"],
 )
-def test_a_run_with_composite_actions(tmp_path: Path, flags: dict[str, Any]) -> None:
+def test_a_run_with_composite_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any]) -> None:
     """The environment refuses every action that is not of its space."""
+    make = exploring(make_environment, monkeypatch)
     given = {**CATCH, "env": COMPOSITE, "worker_restart_budget": 0, "results_dir": str(tmp_path), **flags}
     if "use_kl_mask" in flags:
         given["replay_parameters"] = EVERY_REPLAY
-    folder = train(Config.from_flags({**given, "environment_max_steps": 400}), make_environment)
-    folder = resume_run(folder, make_environment, environment_max_steps=800)
+    folder = train(Config.from_flags({**given, "environment_max_steps": 400}), make)
+    folder = resume_run(folder, make, environment_max_steps=800)
     last = reports(folder)[-1]
     assert last["agent_steps"] == 800 and last["worker_restarts"] == 0 and last["episodes"] > 30
+    assert ("exploring_share" not in flags) or last["held_share"] > 0
     parent = find_checkpoint(str(folder))
     test = {**parent.played_options, "op_mode": "test", "load_model_url": str(folder), "test_episode_count": 2}
     for policy in ("sampled", "greedy"):

@@ -12,6 +12,7 @@ from option_flags import Config
 from run_files.checkpoint import find_checkpoint, write_checkpoint
 from run_files.replay_file import read_tensor_file
 from tests.catch import make_catch
+from tests.exploring import exploring
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import SMALL, assert_same_run, copy_of, ending_at, stop_at_once
 from training import run as run_module
@@ -73,9 +74,14 @@ TWO_STANDARDS = (
     ],
 )
 def test_a_run_in_parts_equals_the_whole_run_bit_for_bit(
-    tmp_path: Path, make_environment: MakeEnvironment, cuts: Sequence[int], flags: dict[str, Any]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make_environment: MakeEnvironment,
+    cuts: Sequence[int],
+    flags: dict[str, Any],
 ) -> None:
     """The cuts fall between unrolls of one round, between updates, between reports, and into the warm-up."""
+    make_environment = exploring(make_environment, monkeypatch)
     base = {**SMALL, "reproducible": True, "results_dir": str(tmp_path), **flags}
     whole = train(Config.from_flags({**base, "environment_max_steps": cuts[-1]}), make_environment)
     part = train(Config.from_flags({**base, "environment_max_steps": cuts[0]}), make_environment)
@@ -84,6 +90,8 @@ def test_a_run_in_parts_equals_the_whole_run_bit_for_bit(
         part = resume_run(part, make_environment, environment_max_steps=cut)
         parts.append(part)
     assert find_checkpoint(str(whole)).updates > 20
+    if "exploring_share" in flags:
+        assert max(report.get("held_share", 0) for report in reports(whole)) > 0.05
     assert_same_run(whole, *parts)
 
 

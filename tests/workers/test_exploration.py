@@ -13,15 +13,18 @@ from agents.network import ActorCritic
 from agents.training_batch import make_training_batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import LAYOUT, make_batch, make_learner, reported
+from tests.workers.test_rollout import STEPS as UNROLL
 from tests.workers.test_rollout import collect, make_environment, make_rollout
+from workers import randomness
 from workers.policies import LocalPolicy
-from workers.randomness import LONGEST, HeldActions, explores
+from workers.randomness import LONGEST, RARE, WINDOW, HeldActions, RewardWatch, explores
 from workers.rollout import Rollout
 
 DISCRETE = UnrollLayout(5, 0, frame_shape=(0, 0, 0), action_sizes=(4,))
 PRODUCT = UnrollLayout(5, 0, frame_shape=(0, 0, 0), action_kind="product", action_sizes=(2, 3))
 GAUSSIAN = UnrollLayout(5, 0, frame_shape=(0, 0, 0), action_kind="gaussian", action_sizes=(0, 0))
 STEPS = 20_000
+PLAYED = ("frames", "actions", "rewards", "dones", "game_returns", "game_lengths", "behaviour_logits")
 NO_MASK = np.zeros(0, np.float32)
 
 
@@ -84,20 +87,57 @@ def test_environments_that_explore_are_spread_evenly() -> None:
     assert sum(explores(e, 0.3) for e in range(100)) == 30
 
 
-def test_a_rollout_plays_held_actions_and_marks_them() -> None:
-    """Environments that do not explore play as ever, and only their games count."""
+def test_environments_explore_while_rewards_are_rare() -> None:
+    watch, steps = RewardWatch(50), WINDOW // 50
+    one, none = np.eye(1, 50, dtype=np.float32), np.zeros((1, 50), np.float32)
+    free, held = np.zeros((1, 50), np.uint8), np.ones((1, 50), np.uint8)
+    for _ in range(steps - 1):
+        watch.note(none, free)
+        assert not watch.finds_few, "too early to say"
+    watch.note(none, free)
+    assert watch.finds_few
+    for count in range(1, int(RARE * WINDOW) + 1):
+        assert watch.finds_few
+        watch.note(one, held)  # what a held action found is no reward of the policy
+        watch.note(-one, free)
+        assert sum(watch.counts) == count
+    assert not watch.finds_few
+    for _ in range(steps):
+        watch.note(none, free)
+    assert watch.finds_few
+
+
+def test_a_rollout_plays_held_actions_and_marks_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Environments that do not explore play as ever, and a game with a held action does not count."""
+    monkeypatch.setattr(randomness, "WINDOW", 1)
+    monkeypatch.setattr(randomness, "RARE", 2.0)  # all rewards are
     plain, layout, network = make_rollout(3, 0, time_limit=False)
     pairs = [(collect(plain, layout, 3), after) for after in rounds_of_explorer(1, layout, network, count=30)]
     for before, after in pairs:
-        for name in ("frames", "actions", "rewards", "dones", "game_returns", "behaviour_logits"):
+        for name in PLAYED:
             np.testing.assert_array_equal(after[name][[0, 2]], before[name][[0, 2]], name)
-        assert not after["held"][[0, 2]].any() and not after["game_lengths"][1].any()
-    held = np.concatenate([after["held"][1] for _, after in pairs]).astype(bool)
-    actions = np.concatenate([after["actions"][1] for _, after in pairs])
+        assert not after["held"][[0, 2]].any()
+    actions, dones, held, lengths = (
+        np.concatenate([after[name][1] for _, after in pairs]) for name in ("actions", "dones", "held", "game_lengths")
+    )
+    held = held.astype(bool)
+    assert not held[:UNROLL].any(), "in the first round, it is not known whether rewards are rare"
     assert (
         0 < held.mean() < 1 and (actions[1:][held[1:] & held[:-1]] == actions[:-1][held[1:] & held[:-1]]).mean() > 0.5
     )
-    assert any(before["game_lengths"][1].any() for before, _ in pairs)
+    games = np.split(held, np.flatnonzero(dones) + 1)[:-1]
+    assert [length > 0 for length in lengths[dones == 1]] == [not game.any() for game in games]
+    assert 3 < sum(game.any() for game in games) < len(games) - 3
+
+
+def test_nothing_changes_where_rewards_are_not_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(randomness, "WINDOW", 1)  # it is known after a round; a game of Catch has five steps
+    plain, layout, network = make_rollout(3, 0, time_limit=False)
+    for after in rounds_of_explorer(1, layout, network, count=30):
+        before = collect(plain, layout, 3)
+        assert not after["held"].any()
+        for name in PLAYED:
+            np.testing.assert_array_equal(after[name], before[name], name)
 
 
 def rounds_of_explorer(
