@@ -102,6 +102,12 @@ OTHER_DEFAULTS: Mapping[str, Any] = {
     "frame_scale_resolution": NATIVE,
     "reward_clipping_method": "none",
 }
+# MiniGrid and BabyAI: their pictures hold codes up to 10 and not up to 255, and the text of the mission is left out.
+MINIGRID_DEFAULTS: Mapping[str, Any] = {
+    **OTHER_DEFAULTS,
+    "env_wrapper": "minigrid.wrappers:ImgObsWrapper",
+    "largest_pixel": 10,
+}
 # Options of which only games with a NoFrameskip id can have other values than these.
 ONLY_NOFRAMESKIP: Mapping[str, Any] = {
     "protocol": CLASSIC,
@@ -122,4 +128,7 @@ def defaults_of_environment(env: object) -> Mapping[str, Any]:
     """The defaults of an environment that differ from the declared ones; a wrong value of --env is left to its rule."""
     if not isinstance(env, str) or is_noframeskip(env):
         return {}
-    return ALE_DEFAULTS if env.rpartition(":")[2].startswith("ALE/") else OTHER_DEFAULTS
+    name = env.rpartition(":")[2]
+    if name.startswith(("MiniGrid-", "BabyAI-")):
+        return MINIGRID_DEFAULTS
+    return ALE_DEFAULTS if name.startswith("ALE/") else OTHER_DEFAULTS

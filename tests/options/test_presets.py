@@ -50,6 +50,13 @@ def test_the_settings_for_a_gpu_repeat_what_was_measured() -> None:
     assert config.workers.envs_per_worker == 8
 
 
+def test_minigrid_needs_no_flag_for_its_pictures() -> None:
+    for env in ("MiniGrid-DoorKey-6x6-v0", "minigrid:BabyAI-GoToObj-v0"):
+        environment = parse([f"--env={env}"]).environment
+        assert environment.env_wrapper == "minigrid.wrappers:ImgObsWrapper" and environment.largest_pixel == 10
+    assert parse(["--env=MiniGrid-Empty-5x5-v0", "--env_wrapper=unset"]).environment.env_wrapper is None
+
+
 def test_flags_of_its_own_and_untried_ones_are_against_the_settings_for_a_gpu() -> None:
     assert against_gpu_settings({"env": "PongNoFrameskip-v4", "seed": 1, "network": "nature_norm"}) == []
     assert against_gpu_settings({"seed": 1, "loss": "impact", "lr": 1e-3}) == ["lr", "loss"]

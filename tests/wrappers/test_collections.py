@@ -34,8 +34,6 @@ def collection(module: str, env: str, shapes: tuple[Any, ...], **flags: Any) -> 
         collection("minatar", "MinAtar/Breakout-v1", (1, (4, 10, 10), 0, 0, "discrete", 3)),
         collection(
             *("minigrid", "MiniGrid-DoorKey-6x6-v0", (1, (3, 7, 7), 0, 0, "discrete", 7)),
-            env_wrapper="minigrid.wrappers:ImgObsWrapper",
-            largest_pixel=10,
         ),
         collection("mujoco", "HalfCheetah-v5", (0, (0, 0, 0), 17, 0, "gaussian", 12)),
     ],
