@@ -1,4 +1,4 @@
-"""Exports a trained policy: `python -m evaluation.export results/<run>` writes it as ONNX and as TorchScript."""
+"""Exports a trained policy: `python -m evaluation.export results/<run>` writes it as ONNX."""
 
 import importlib.util
 import json
@@ -6,7 +6,6 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 
 import torch
@@ -25,6 +24,7 @@ from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_c
 from run_files.run_folder import write_atomically
 from wrappers.any_environment.faults import last_line, traceback_of
 
+FILE = "policy.onnx"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 TOLERANCE = 1e-5
 COMPARED = 32  # random observations
@@ -38,7 +38,7 @@ USAGE = "usage: python -m evaluation.export RUN [--output=FOLDER]"
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(Options):
-    output: str | None = option(None, PATH, "Folder for the files; export in the run's folder if unset.")
+    output: str | None = option(None, PATH, "Folder for the file; export in the run's folder if unset.")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -54,19 +54,18 @@ def main(arguments: Sequence[str]) -> None:
     try:
         checkpoint = find_checkpoint(runs[0])
         folder = Path(given.output) if given.output else checkpoint.run_folder / "export"
-        differences = export(checkpoint, folder)
+        path, difference = export(checkpoint, folder)
     except UsageError as error:
         sentence = str(error).replace("--load_model_url=", "").replace("--load_model_url: ", "")
         raise UsageError(sentence, error.details) from None
-    for path, difference in differences.items():
-        size = path.stat().st_size / 1e6
-        print(f"{path}: {size:.1f} MB, differs from the network by {difference:.0e} at most")
+    size = path.stat().st_size / 1e6
+    print(f"{path}: {size:.1f} MB, differs from the network by {difference:.0e} at most")
 
 
-def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
-    """Write policy.onnx and policy.pt. Returns the largest difference of each file's outputs from the network's.
+def export(checkpoint: Checkpoint, folder: Path) -> tuple[Path, float]:
+    """Write policy.onnx. Returns its path, and the largest difference of its outputs from the network's.
 
-    Nothing is written if a difference exceeds TOLERANCE.
+    Nothing is written if the difference exceeds TOLERANCE.
     """
     config = Config.from_flags(checkpoint.options)
     network, layout = load_network(checkpoint, config)
@@ -81,31 +80,26 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
         # Of torch's own code, and of sizes that tracing may fix: the files are compared for another number of rows.
         warnings.simplefilter("ignore")
         try:
-            onnx, torchscript = as_onnx(policy, example, described), as_torchscript(policy, example)
+            content = as_onnx(policy, example, described)
         except Exception as error:  # most likely of the torso, if that is the user's own
             if not is_own(config.network.network):
                 raise
             sentence = f"--network={config.network.network} cannot be exported: {last_line(error)}."
             raise UsageError(sentence, traceback_of(error)) from None
-        module = torch.jit.load(BytesIO(torchscript))  # type: ignore[no-untyped-call]
-    files = {"policy.onnx": (onnx, onnx_function(onnx)), "policy.pt": (torchscript, lambda inputs: module(*inputs))}
-    differences = {}
-    for name, (_, compute) in files.items():
-        differences[folder / name] = difference = largest_difference(compute, inputs, expected)
-        if not difference <= TOLERANCE:
-            raise UsageError(
-                f"{name} would not compute what the network computes: its outputs differ by {difference:.1e}, "
-                f"and at most {TOLERANCE:.0e} is allowed, so nothing is written."
-            )
+    difference = largest_difference(onnx_function(content), inputs, expected)
+    if not difference <= TOLERANCE:
+        raise UsageError(
+            f"{FILE} would not compute what the network computes: its outputs differ by {difference:.1e}, "
+            f"and at most {TOLERANCE:.0e} is allowed, so nothing is written."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, (content, _) in files.items():
-            write_atomically(folder / name, content)
+        write_atomically(folder / FILE, content)
     except OSError as error:
         raise UsageError(
             f"--output={folder} cannot be written ({error.strerror}); name a folder that you can write to."
         ) from None
-    return differences
+    return folder / FILE, difference
 
 
 def logit_names(layout: UnrollLayout) -> list[str]:
@@ -216,12 +210,6 @@ def as_onnx(policy: ExportedPolicy, inputs: Tensors, metadata: Mapping[str, str]
         model.metadata_props.add(key=key, value=value)
     content: bytes = model.SerializeToString()
     return content
-
-
-def as_torchscript(policy: ExportedPolicy, inputs: Tensors) -> bytes:
-    buffer = BytesIO()
-    torch.jit.save(torch.jit.trace(policy, inputs), buffer)  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
 
 
 def onnx_function(content: bytes) -> Compute:

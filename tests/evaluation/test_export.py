@@ -47,7 +47,7 @@ def test_the_example_of_the_docs_plays_a_game(
 ) -> None:
     export.main([str(write_agent(tmp_path / "run", interaction="realtime"))])
     lines = capsys.readouterr().out.splitlines()
-    assert [re.sub(r".*/export/(\S+): .*", r"\1", line) for line in lines] == ["policy.onnx", "policy.pt"]
+    assert [re.sub(r".*/export/(\S+): .*", r"\1", line) for line in lines] == ["policy.onnx"]
     assert all("differs from the network by" in line for line in lines)
 
     play_the_example(tmp_path / "run", monkeypatch)
@@ -83,21 +83,21 @@ def play_the_example(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_lstm_policy_is_exported_to_another_folder(tmp_path: Path) -> None:
     checkpoint = write_agent(tmp_path / "run", use_lstm=True, lstm_size=16) / "checkpoints" / "checkpoint_0000000001.pt"
     export.main([str(checkpoint), f"--output={tmp_path / 'there'}"])
-    assert {path.name for path in (tmp_path / "there").iterdir()} == {"policy.onnx", "policy.pt"}
+    assert {path.name for path in (tmp_path / "there").iterdir()} == {"policy.onnx"}
 
 
 def test_a_policy_that_differs_from_the_network_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_torchscript = export.as_torchscript
+    as_onnx = export.as_onnx
 
-    def with_another_bias(policy: export.ExportedPolicy, inputs: export.Tensors) -> bytes:
+    def with_another_bias(policy: export.ExportedPolicy, *others: Any) -> bytes:
         network = copy.deepcopy(policy)
         network.network.value_head.bias.data.add_(1e-4)
-        return as_torchscript(network, inputs)
+        return as_onnx(network, *others)
 
-    monkeypatch.setattr(export, "as_torchscript", with_another_bias)
+    monkeypatch.setattr(export, "as_onnx", with_another_bias)
     checkpoint = find_checkpoint(str(write_agent(tmp_path / "run", network="nature_small")))
     with pytest.raises(
-        UsageError, match=r"policy\.pt would not compute what the network computes: .* nothing is written"
+        UsageError, match=r"policy\.onnx would not compute what the network computes: .* nothing is written"
     ):
         export.export(checkpoint, tmp_path / "there")
     assert not (tmp_path / "there").exists()
