@@ -78,10 +78,7 @@ class EpisodesCsvSink(Sink):
         self._clock = clock
         self._lines = _LineFile(path)
         self._columns: list[str] | None = None  # known with the first game
-        if not self._lines.is_empty:
-            with path.open(encoding="utf-8") as file:
-                self._columns = file.readline().rstrip("\n").split(",")[len(GAME_COLUMNS) :]
-        self._flush()
+        self._flushed_at = clock()
 
     def write(self, report: Report) -> None:
         self._flush()
@@ -112,16 +109,8 @@ class _LineFile:
     """Appends lines to a file. What does not fit on a full disk stays in memory, and is written at the next flush."""
 
     def __init__(self, path: Path) -> None:
-        complete = 0
-        if path.exists():
-            # Without the incomplete last line of a killed process, which would become a broken line in the middle. Line
-            # by line, because the file of a long run is large.
-            with path.open("rb") as lines:
-                complete = sum(len(line) for line in lines if line.endswith(b"\n"))
         # Unbuffered: a buffer would keep what a full disk refused, and write it again at some later time.
         self._file = FileIO(path, "a")
-        self._file.truncate(complete)
-        self.is_empty = complete == 0
         self._unwritten = bytearray()
 
     def add(self, line: str) -> None:
@@ -202,17 +191,10 @@ def flat_numbers(report: Mapping[str, JsonValue]) -> dict[str, float]:
 
 
 class NewLines:
-    """Gives the complete lines of a file, each once; what is not yet ended by a newline stays for the next `read`.
-
-    A file that was shortened is read from its beginning.
-    """
+    """Gives the complete lines of a growing file, each once; an unfinished last line stays for the next `read`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.begin_anew()
-
-    def begin_anew(self) -> None:
-        """What was read is not in the file any more."""
         self._offset = 0
 
     def read(self) -> Iterator[bytes]:
@@ -223,8 +205,6 @@ class NewLines:
         size = 0
         with suppress(FileNotFoundError):
             size = self.path.stat().st_size
-        if size < self._offset:
-            self.begin_anew()
         if size > self._offset:
             with self.path.open("rb") as file:
                 file.seek(self._offset)

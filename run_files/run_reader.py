@@ -79,13 +79,9 @@ class _RowFile(NewLines):
     """A growing file of which each line is a row, up to `limit` agent steps. Damaged lines are left out."""
 
     def __init__(self, path: Path, limit: float) -> None:
+        super().__init__(path)
         self._limit = limit
         self.unreadable = ""  # why nothing can be read
-        super().__init__(path)
-
-    def begin_anew(self) -> None:
-        super().begin_anew()
-        self._changed = True
 
     def _add(self, line: bytes) -> None:
         """Keep the row in a line. Raises ValueError if it has none."""
@@ -93,15 +89,15 @@ class _RowFile(NewLines):
 
     def refresh(self) -> bool:
         """Read what is new. Returns whether the rows changed."""
-        self._changed, self.unreadable = False, ""
+        changed, self.unreadable = False, ""
         try:
             for line in self.read():
-                self._changed = True
+                changed = True
                 with suppress(ValueError, RecursionError):  # JSON may have thousands of brackets
                     self._add(line)
         except OSError as error:
             self.unreadable = error.strerror or str(error)
-        return self._changed
+        return changed
 
 
 class _ReportFile(_RowFile):
@@ -111,11 +107,8 @@ class _ReportFile(_RowFile):
     """
 
     def __init__(self, path: Path, limit: float, most: int) -> None:
-        self._most = most
         super().__init__(path, limit)
-
-    def begin_anew(self) -> None:
-        super().begin_anew()
+        self._most = most
         self._columns: dict[str, array[float]] = {}
         self._kept, self._count, self._every = 0, 0, 1
 
@@ -149,8 +142,8 @@ class _ReportFile(_RowFile):
 class _GameFile(_RowFile):
     """The games, 16 bytes each: short ones are counted in millions."""
 
-    def begin_anew(self) -> None:
-        super().begin_anew()
+    def __init__(self, path: Path, limit: float) -> None:
+        super().__init__(path, limit)
         self._numbers = array("d")  # agent steps when a game ended, and its return, by turns
 
     @property

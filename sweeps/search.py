@@ -1,6 +1,7 @@
 """A search: Optuna chooses the flags of each run from ranges. Imported only with "search": the package is optional."""
 
 import math
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -17,7 +18,6 @@ from option_flags import OPTIONS, Config
 from options.command_line import flag_words, unknown_flag
 from options.rules import SWITCH, Rule, UsageError, between, one_of, shown, whole
 from reports.number_format import number
-from run_files.metrics import JsonLinesSink
 from run_files.run_folder import report_of_job
 from sweeps.plan import FLAGS, NAME, RESERVED, Sweep, as_text, checked_keys, checked_run, merged_flags, refuse_flags
 from sweeps.state import DONE, PRUNED, SweepRun, SweepState
@@ -137,7 +137,8 @@ class Search(Sweep):
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._folder = state.folder
         path = state.folder / STUDY_FILE
-        JsonLinesSink(path).close()  # cuts off a part of a line, to which Optuna would add the next one
+        if path.exists():  # without the last line of a killed sweep, if it is incomplete: Optuna would add to it
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
         try:
             self._storage = JournalStorage(JournalFileBackend(str(path)))
             self._study = optuna.create_study(

@@ -107,34 +107,6 @@ def test_a_report_that_is_not_json_leaves_no_part_of_a_line(tmp_path: Path) -> N
     assert path.read_text() == '{"fine": 2}\n'
 
 
-def test_resumed_run_appends(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    for update in (1, 2):
-        sink = JsonLinesSink(path)
-        sink.write({"update": update})
-        sink.close()
-    assert read_metrics(path) == [{"update": 1}, {"update": 2}]
-
-
-@pytest.mark.parametrize("kept", [1, 7, len('{"update": 2}')])
-def test_an_incomplete_last_line_is_skipped_and_then_overwritten(tmp_path: Path, kept: int) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"update": 1}\n' + '{"update": 2}\n'[:kept])
-    assert read_metrics(path) == [{"update": 1}]
-    sink = JsonLinesSink(path)
-    sink.write({"update": 3})
-    sink.close()
-    assert path.read_text() == '{"update": 1}\n{"update": 3}\n'
-
-
-def test_a_file_with_only_an_incomplete_line_is_emptied(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"name": "\xc3')  # cut inside a UTF-8 character
-    assert read_metrics(path) == []
-    JsonLinesSink(path).close()
-    assert path.read_bytes() == b""
-
-
 def test_episodes_are_csv(tmp_path: Path) -> None:
     path = tmp_path / "episodes.csv"
     sink = EpisodesCsvSink(path)
@@ -154,14 +126,14 @@ def test_episodes_are_csv(tmp_path: Path) -> None:
 
 def test_what_is_said_of_the_first_game_has_columns(tmp_path: Path) -> None:
     path = tmp_path / "episodes.csv"
+    sink = EpisodesCsvSink(path)
     for game in (
         Episode(10, 1.0, 10, 0, {"coins": 3.0, "success": 0.0}),
         Episode(20, 2.0, 10, 1, {"success": 1.0, "late": 5.0}),
         Episode(30, 3.0, 10, 1),
     ):
-        sink = EpisodesCsvSink(path)  # also where a restarted process goes on
         sink.episode(game)
-        sink.close()
+    sink.close()
     assert path.read_text().splitlines() == [
         "agent_steps,return,length,worker,coins,success",
         "10,1.0,10,0,3.0,0.0",
@@ -170,15 +142,6 @@ def test_what_is_said_of_the_first_game_has_columns(tmp_path: Path) -> None:
     ]
     EpisodesCsvSink(tmp_path / "empty.csv").close()
     assert (tmp_path / "empty.csv").read_text() == HEADER
-
-
-def test_resumed_run_adds_rows_under_the_one_header(tmp_path: Path) -> None:
-    path = tmp_path / "episodes.csv"
-    path.write_text(HEADER + "100,1.0,100,0\n200,2.")
-    sink = EpisodesCsvSink(path)
-    sink.episode(Episode(300, 3.0, 100, 1))
-    sink.close()
-    assert path.read_text() == HEADER + "100,1.0,100,0\n300,3.0,100,1\n"
 
 
 def test_episodes_reach_the_file_once_a_second_and_at_each_report(tmp_path: Path) -> None:
@@ -321,19 +284,6 @@ def test_only_complete_lines_that_are_new_are_read(tmp_path: Path) -> None:
     with log.open("ab") as file:
         file.write(b"lf \xff\n")
     assert lines.read_text() == ["half \ufffd"]
-
-
-def test_a_file_that_was_shortened_is_read_anew(tmp_path: Path) -> None:
-    path = tmp_path / "numbers"
-    path.write_text("1\n2\n3\n")
-    lines = NewLines(path)
-    assert len(list(lines.read())) == 3
-    path.write_text("8\n")
-    assert list(lines.read()) == [b"8"]
-    path.unlink()
-    assert list(lines.read()) == []
-    path.write_text("5\n")
-    assert list(lines.read()) == [b"5"]
 
 
 def test_the_last_lines_of_a_log_are_plain_text(tmp_path: Path) -> None:

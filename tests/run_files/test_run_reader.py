@@ -159,16 +159,6 @@ def test_a_running_run_is_followed(tmp_path: Path) -> None:
     assert run.problems == ["The folder of this run has been deleted. What was read before is shown."]
 
 
-def test_a_file_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run")
-    run = RunReader(folder)
-    run.refresh()
-    for name in ("metrics.jsonl", "episodes.csv"):
-        (folder / name).write_text("")
-    assert run.refresh()
-    assert not reports_of(run.history) and not len(run.history.games.x)
-
-
 @pytest.mark.parametrize(
     "parent", [{"run": "/etc", "agent_steps": 5}, {"run": 3}, {}, {"run": "x", "agent_steps": "many"}, {"run": "run"}]
 )
