@@ -112,7 +112,6 @@ def test_the_sweeps_are_understood() -> None:
         ("mujoco", "mujoco", "halfcheetah hopper walker2d"),
         ("small_environments", "cartpole", "cartpole"),
         ("small_environments", "lunarlander", "lunarlander"),
-        ("small_environments", "minigrid", "doorkey"),
     ],
 )
 def test_the_sweep_of_a_collection_has_the_flags_of_its_preset(sweep: str, preset: str, runs: str) -> None:
