@@ -103,7 +103,6 @@ class Scene:
         layout = make_unroll_layout(CONFIG, make_environment)
         network = ActorCritic(CONFIG.network, layout, torch.float32)
         weights = SharedWeights(weight_count(network))
-        self.opened.append(weights)
         weights.publish(0, flat_weights(network))
         series = GameSeries(make_environment=make_environment, environment=CONFIG.environment, seed=(7,))
         player = player_of(CONFIG, series, layout, torch.float32, weights)

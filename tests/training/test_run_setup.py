@@ -208,7 +208,7 @@ def test_flags_of_pictures_are_noted_where_there_are_none(flags: dict[str, Any],
 @pytest.mark.parametrize(
     ("kind", "sizes", "described"),
     [
-        ("discrete", (), "3 actions"),
+        ("discrete", (3,), "3 actions"),
         ("product", (3, 2, 4), "choices of 3, 2 and 4 actions"),
         ("product", (2, 2), "2 choices of 2 actions"),
         ("gaussian", (0,), "1 real-valued action"),
