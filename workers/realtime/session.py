@@ -1,5 +1,6 @@
 """Runs a player with the real clock and real inference processes, and the worker that plays so."""
 
+import math
 import selectors
 import time
 from collections import deque
@@ -26,13 +27,14 @@ from workers.worker import Worker
 
 RESTART_BUDGET = 100  # deaths of inference processes within ten minutes that a worker accepts
 CHECK_SECONDS = 1.0  # between two checks for processes that do not answer
+STOPPED_SECONDS = 1.0  # a step that takes so much longer than its wait means that this process was stopped
 
 
 class RealtimeSession:
     """The event loop of one process: frames, inferences and messages of the parent, in the order of their times.
 
-    The clock starts when all inference processes are ready. An inference process that dies or does not answer is
-    replaced; what is said about it is in the log of this process.
+    The clock starts when all inference processes are ready. It stands still while this process is stopped. An inference
+    process that dies or does not answer is replaced; what is said about it is in the log of this process.
     """
 
     def __init__(
@@ -49,6 +51,8 @@ class RealtimeSession:
         self._parent = parent
         self._stopwatch = stopwatch or WorkerClock()
         self._check_at = 0.0
+        self._stopped = 0.0  # seconds
+        self._waited_at = math.inf  # the end of the latest wait
         self._player: RealtimePlayer | None = None
         self._ready: set[int] = set()  # processes
 
@@ -77,14 +81,15 @@ class RealtimeSession:
         """Wait for the next thing and let it happen. Returns whether the parent has sent a message."""
         timeout = longest_wait
         if self._player is not None:
-            timeout = min(max(0.0, self._player.next_time - time.monotonic()), timeout)
+            timeout = min(max(0.0, self._player.next_time - self._now()), timeout)
         ready = self._selector.select(timeout)
+        self._notice_stop(timeout)
         self._stopwatch.lap(WAITING)
         sources = [key.fileobj for key, _ in ready]
-        if self._children in sources or time.monotonic() >= self._check_at:
-            self._check_at = time.monotonic() + CHECK_SECONDS
+        if self._children in sources or self._now() >= self._check_at:
+            self._check_at = self._now() + CHECK_SECONDS
             self._receive()
-        now = time.monotonic()
+        now = self._now()
         if self._player is None:
             if len(self._ready) == len(self._members):
                 self._player = RealtimePlayer(self._games, self._setup, self._book, self._request, now)
@@ -100,6 +105,18 @@ class RealtimeSession:
         self._requests[process].copy_from(inputs)
         self._children.request(self._members[process], Kind.ACTION_REQUEST)
 
+    def _now(self) -> float:
+        return time.monotonic() - self._stopped
+
+    def _notice_stop(self, timeout: float) -> None:
+        """Called after a wait of up to `timeout` seconds: time in which this process was stopped does not count."""
+        now = self._now()
+        stopped = now - self._waited_at - timeout
+        if self._player is not None and stopped > STOPPED_SECONDS:
+            self._stopped += stopped
+            now -= stopped
+        self._waited_at = now
+
     def _receive(self) -> None:
         """Receive what the processes send. WorkersFailedError if one fails again and again."""
         for member, event in self._children.poll(0.0):
@@ -114,12 +131,12 @@ class RealtimeSession:
             if event.kind == Kind.HEARTBEAT:
                 self._ready.add(process)
                 if player is not None:
-                    player.joined(process, time.monotonic())
+                    player.joined(process, self._now())
             else:
                 member.failures = 0
                 self._stopwatch.add_cpu(event.payload)
                 assert player is not None
-                player.answered(process, self._decisions[process], int(self._versions[process][0]), time.monotonic())
+                player.answered(process, self._decisions[process], int(self._versions[process][0]), self._now())
 
 
 class RealtimeWorker(Worker):
