@@ -25,6 +25,7 @@ STATES = (AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE)
 SILENT_SECONDS = 300.0  # a run that wrote nothing for so long, or for several reports, is not at work
 SILENT_REPORTS = 5
 SCAN_SECONDS = 2.0  # shortest time between two looks at the folder, whatever the number of open pages
+SCAN_SHARE = 0.005  # at most this share of a core is used for looking: thousands of runs are looked at less often
 MAX_DEPTH = 4  # folders between the results folder and a run; a sweep needs two
 MOST_REPORTS = 2000  # of a run, as its curves need them
 SPEED = "steps_per_second"
@@ -170,8 +171,10 @@ class Results:
         """All runs and sweeps as they were some seconds ago. Call it in a thread: the disk may be slow."""
         with self._lock:
             if time.monotonic() >= self._next_scan:
+                before = time.thread_time()
                 self._listed = self._scan(self._clock())
-                self._next_scan = time.monotonic() + SCAN_SECONDS
+                took = time.thread_time() - before
+                self._next_scan = time.monotonic() + max(SCAN_SECONDS, took / SCAN_SHARE)
             return self._listed
 
     def row(self, name: str) -> RunRow | None:

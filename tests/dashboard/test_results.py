@@ -177,6 +177,21 @@ def test_files_are_read_again_only_when_they_changed(tmp_path: Path, monkeypatch
     assert after["b"]["time"] > before["b"]["time"]
 
 
+def test_a_folder_that_takes_long_to_read_is_looked_at_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 1.0]).__next__  # looking takes a second
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "thread_time", clock)
+        patched.setattr(time, "monotonic", lambda: 1000.0)
+        results = Results(tmp_path)
+        assert results.rows() == ([], [])
+    write_run(tmp_path / "new")
+    for now, runs in ((1199.0, 0), (1201.0, 1)):
+        monkeypatch.setattr(time, "monotonic", lambda now=now: now)
+        assert len(results.rows()[0]) == runs
+
+
 def test_runs_know_their_sweep_which_may_be_the_results_folder_itself(tmp_path: Path) -> None:
     write_sweep(tmp_path / "lr", {"slow": {"lr": 1e-4}, "fast": {"lr": 1e-3}})
     write_sweep(tmp_path / "lr" / "a", {"inner": {"seed": 2}})
