@@ -116,9 +116,10 @@ class Rollout:
             unrolls[name][:] = 0
         if self._layout.tells_of_games:
             unrolls["game_info"][:] = 0
+        explores = False
         if self._layout.explores:
             unrolls["held"][:] = 0
-        explores = self._layout.explores and self._reward_watch.finds_few
+            explores = self._reward_watch.finds_few
         versions = set()
         self._clock.lap(REST)
         for group in range(len(self._policy.groups)):
