@@ -4,18 +4,30 @@ import math
 from typing import Any
 
 import torch
+from torch.optim.adam import adam
+from torch.optim.rmsprop import rmsprop
 
 from agents.gradients import trained_parameters
 from option_flags import OptimizerOptions
 
 
 class ScheduledOptimizer:
-    """RMSProp or Adam for all parameters of a network, with a learning rate for each update."""
+    """RMSProp or Adam for all parameters of a network, with a learning rate for each update.
+
+    It calls torch's functions for the steps. torch's optimizer classes load torch's compiler, which takes as long as
+    torch itself.
+    """
 
     def __init__(self, network: torch.nn.Module, options: OptimizerOptions, schedule_updates: int) -> None:
         self._options = options
         self._schedule_updates = schedule_updates
-        self._optimizer = _make_optimizer(network, options)
+        self._parameters = trained_parameters(network)
+        # Of each parameter, in their order; all 0 before its first gradient.
+        is_adam = options.optimizer == "adam"
+        self._squares = [torch.zeros_like(parameter) for parameter in self._parameters]  # averages of the gradient's
+        self._means = [torch.zeros_like(parameter) for parameter in self._parameters if is_adam]
+        # Adam's kernels read the number of steps on the device.
+        self._steps = [torch.zeros((), device=each.device if is_adam else None) for each in self._parameters]
 
     def schedule_left(self, updates: int) -> float:
         """The fraction of the schedule that is left after so many updates."""
@@ -32,36 +44,65 @@ class ScheduledOptimizer:
         warm = min(1.0, (updates + 1) / max(1, warmup))
         return float(warm * (end + (start - end) * self.schedule_left(updates)))
 
+    @torch.no_grad()
     def step(self, updates: int) -> None:
         """Change the weights by their gradients, after so many updates."""
-        self._set_step_size(self.learning_rate(updates))
-        self._optimizer.step()
-
-    def _set_step_size(self, learning_rate: float) -> None:
-        """Set the length of the next step; for RMSProp, with the bias correction of its mean square.
-
-        The mean square starts at 0. Without the correction, √(1 − α^t) at step t, the first steps are ten times too
-        long, which makes most features zero for good.
-        """
-        correction = 1.0
-        if self._options.optimizer == "rmsprop":
-            steps = float(next((state["step"] for state in self._optimizer.state.values()), 0))  # made so far
-            correction = math.sqrt(1 - self._options.rmsprop_alpha ** (steps + 1))
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate * correction
+        lr, options = self.learning_rate(updates), self._options
+        used = [place for place, parameter in enumerate(self._parameters) if parameter.grad is not None]
+        parameters: list[torch.Tensor] = [self._parameters[place] for place in used]
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        squares, steps = [self._squares[place] for place in used], [self._steps[place] for place in used]
+        if options.optimizer == "adam":
+            means = [self._means[place] for place in used]
+            adam(
+                parameters,
+                gradients,
+                means,
+                squares,
+                [],
+                steps,
+                fused=True,
+                lr=lr,
+                eps=options.adam_eps,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=0.0,
+                amsgrad=False,
+                maximize=False,
+            )
+            return
+        # The mean square starts at 0. Without the correction, √(1 − α^t) at step t, the first steps are ten times too
+        # long, which makes most features zero for good.
+        alpha = options.rmsprop_alpha
+        correction = math.sqrt(1 - alpha ** (float(steps[0]) + 1))
+        rmsprop(
+            parameters,
+            gradients,
+            squares,
+            [],
+            [],
+            steps,
+            lr=lr * correction,
+            eps=options.rmsprop_eps,
+            alpha=alpha,
+            weight_decay=0.0,
+            momentum=0.0,
+            centered=False,
+        )
 
     def state_dict(self) -> dict[str, Any]:
-        return self._optimizer.state_dict()
+        return {
+            "optimizer": self._options.optimizer,
+            "steps": self._steps,
+            "squares": self._squares,
+            "means": self._means,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume the moving averages with this optimizer's own options. Those of another optimizer are left out."""
-        own = self._optimizer.state_dict()
-        if ("alpha" in own["param_groups"][0]) == ("alpha" in state["param_groups"][0]):
-            self._optimizer.load_state_dict({**own, "state": state["state"]})
-
-
-def _make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch.optim.Optimizer:
-    parameters = trained_parameters(network)
-    if options.optimizer == "adam":
-        return torch.optim.Adam(parameters, options.lr, eps=options.adam_eps, fused=True)
-    return torch.optim.RMSprop(parameters, options.lr, options.rmsprop_alpha, options.rmsprop_eps)
+        """Resume the moving averages. Those of another optimizer are left out."""
+        if state["optimizer"] != self._options.optimizer:
+            return
+        for name, own in self.state_dict().items():
+            if name != "optimizer":
+                for tensor, saved in zip(own, state[name], strict=True):
+                    tensor.copy_(saved)

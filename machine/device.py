@@ -31,7 +31,8 @@ def prepare_torch(device: torch.device, repeatable: bool) -> None:
     """Set torch up for a device; with `repeatable`, the same computation gives the same bits every time."""
     if repeatable:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # CUDA reads it when it starts, which is later
-    torch.use_deterministic_algorithms(repeatable)
+    # The same as use_deterministic_algorithms, which loads torch's compiler. That takes as long as loading torch.
+    torch.set_deterministic_debug_mode("error" if repeatable else "default")
     torch.backends.cudnn.benchmark = not repeatable
     torch.backends.cudnn.allow_tf32 = False  # full float32, without TF32
     if device.type == "cuda":

@@ -34,7 +34,7 @@ def torch_as_it_was() -> Iterator[None]:
     cudnn.benchmark, cudnn.allow_tf32 = benchmark, tf32
     torch.set_num_threads(threads)
     torch.set_flush_denormal(False)
-    torch.use_deterministic_algorithms(False)
+    torch.set_deterministic_debug_mode("default")
 
 
 @pytest.fixture(scope="session")
