@@ -155,7 +155,8 @@ def test_an_update_loads_no_compiler() -> None:
     program = (
         "import sys, torch; from machine.device import prepare_torch; from tests.agents.learners import *;"
         "prepare_torch(torch.device('cpu'), True);"
-        "[make_learner(None, OptimizerOptions(optimizer=name)).update(make_batch([True])) for name in ('adam', 'rmsprop')];"
+        "learners = [make_learner(None, OptimizerOptions(optimizer=name)) for name in ('adam', 'rmsprop')];"
+        "[learner.update(make_batch([True])) for learner in learners];"
         "print({'torch._dynamo', 'torch._inductor'} & set(sys.modules), torch.are_deterministic_algorithms_enabled())"
     )
     root = Path(__file__).resolve().parents[2]
