@@ -74,6 +74,7 @@ class Categorical:
         """KL(π ‖ π̃), π̃ ∝ min(ρ̄·μ, π) the policy whose value V-trace estimates: `[..., P]`, `[..., P]` → `[...]`.
 
         Exact for up to 256 combinations of choices, else a mean over fixed points, the same each time. No gradient.
+        LASER (Schmitt et al. 2019, arXiv 1909.11583) leaves states out where it is large.
         """
         combinations = math.prod(self.sizes)
         if self.is_single:
@@ -84,10 +85,7 @@ class Categorical:
             joint = joint.expand(*target.shape[:-1], *joint.shape)
             pi, mu = (self.log_prob(logits.unsqueeze(-2), joint) for logits in (target, behaviour))
             return one_choice(combinations).implied_divergence(pi, mu, rho_bar)
-        points = points_for(len(self.sizes), target.device)
-        actions = self.sample(target.to(points.device).unsqueeze(-2), points).to(target.device)
-        ratios = self.log_prob(target.unsqueeze(-2), actions) - self.log_prob(behaviour.unsqueeze(-2), actions)
-        return mean_divergence(ratios, rho_bar)
+        return divergence_at_points(self, len(self.sizes), target, behaviour, rho_bar)
 
     def encode(self, actions: torch.Tensor) -> torch.Tensor:
         """One-hot, factor by factor: `[..., A]` → float32 `[..., encoded_size]`. No action, -1, is all zeros."""
@@ -163,7 +161,10 @@ class DiagonalGaussian:
 
     def sample(self, parameters: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
         """By the inverse of the normal distribution function, in float64."""
-        return self._at(parameters, uniforms).float()
+        means, deviations = self.means_and_deviations(parameters.double())
+        inner = uniforms.double().clamp(SMALLEST_UNIFORM, 1 - SMALLEST_UNIFORM)
+        normals: torch.Tensor = torch.special.ndtri(inner)
+        return (means + deviations * normals).float()
 
     def most_likely(self, parameters: torch.Tensor) -> torch.Tensor:
         """The means."""
@@ -185,11 +186,7 @@ class DiagonalGaussian:
 
     @torch.no_grad()
     def implied_divergence(self, target: torch.Tensor, behaviour: torch.Tensor, rho_bar: float) -> torch.Tensor:
-        """A mean over fixed points."""
-        target, behaviour = target.unsqueeze(-2), behaviour.unsqueeze(-2)
-        points = points_for(self.dimensions, target.device)
-        actions = self._at(target.to(points.device), points).to(target.dtype).to(target.device)
-        return mean_divergence(self.log_prob(target, actions) - self.log_prob(behaviour, actions), rho_bar)
+        return divergence_at_points(self, self.dimensions, target, behaviour, rho_bar)
 
     def encode(self, actions: torch.Tensor) -> torch.Tensor:
         """The numbers, not beyond -1 and 1, where bounded actions have their bounds."""
@@ -208,13 +205,6 @@ class DiagonalGaussian:
         """Means and logarithms of deviations: `[..., 2K]` → `[..., K]`, `[..., K]`."""
         means, log_deviations = torch.split(parameters, self.dimensions, -1)
         return means, log_deviations.clamp(SMALLEST_LOG_DEVIATION, LARGEST_LOG_DEVIATION)
-
-    def _at(self, parameters: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-        """The numbers whose distribution function is `uniforms`: `[..., 2K]`, `[..., K]` → float64 `[..., K]`."""
-        means, deviations = self.means_and_deviations(parameters.double())
-        inner = uniforms.double().clamp(SMALLEST_UNIFORM, 1 - SMALLEST_UNIFORM)
-        normals: torch.Tensor = torch.special.ndtri(inner)
-        return means + deviations * normals
 
 
 @dataclass(frozen=True)
@@ -254,11 +244,8 @@ class Mixed:
 
     @torch.no_grad()
     def implied_divergence(self, target: torch.Tensor, behaviour: torch.Tensor, rho_bar: float) -> torch.Tensor:
-        """A mean over fixed points."""
-        target, behaviour = target.unsqueeze(-2), behaviour.unsqueeze(-2)
-        points = points_for(len(self.choices.sizes) + self.numbers.dimensions, target.device)
-        actions = self.sample(target.to(points.device), points).to(target.device)
-        return mean_divergence(self.log_prob(target, actions) - self.log_prob(behaviour, actions), rho_bar)
+        parts = len(self.choices.sizes) + self.numbers.dimensions
+        return divergence_at_points(self, parts, target, behaviour, rho_bar)
 
     def encode(self, actions: torch.Tensor) -> torch.Tensor:
         first, last = self._actions(actions)
@@ -312,22 +299,21 @@ def fixed_points(dimensions: int) -> torch.Tensor:
     return points.clamp(2**-32, 1 - 2**-32)
 
 
-def points_for(dimensions: int, device: torch.device) -> torch.Tensor:
-    """The fixed points on `device`, or on the CPU where it cannot sample actions by them.
-
-    MPS has no float64, and cumulative sums on CUDA are not deterministic.
-    """
-    is_restricted = device.type == "cuda" and torch.are_deterministic_algorithms_enabled()
-    place = torch.device("cpu") if device.type == "mps" or is_restricted else device
-    return on_device(fixed_points(dimensions).numpy(), place)
-
-
-def mean_divergence(log_ratios: torch.Tensor, rho_bar: float) -> torch.Tensor:
-    """KL(π ‖ π̃), π̃ ∝ min(ρ̄·μ, π), from log π(a) − log μ(a) at evenly weighted actions of π: `[..., N]` → `[...]`.
+def divergence_at_points(
+    policy: PolicyDistribution, dimensions: int, target: torch.Tensor, behaviour: torch.Tensor, rho_bar: float
+) -> torch.Tensor:
+    """KL(π ‖ π̃), π̃ ∝ min(ρ̄·μ, π), from log π(a) − log μ(a) at the actions of π at the fixed points: → `[...]`.
 
     π̃ = min(1, ρ̄·μ/π)·π / Z with Z = E_π[min(1, ρ̄·μ/π)], so KL(π ‖ π̃) = E_π[max(0, log π/(ρ̄·μ))] + log Z. With
     means over points in place of expectations, it is still never negative, and 0 where the ratio never exceeds ρ̄.
     """
+    target, behaviour = target.unsqueeze(-2), behaviour.unsqueeze(-2)
+    device = target.device
+    # MPS has no float64, and cumulative sums on CUDA are not deterministic: there, actions are sampled on the CPU.
+    on_cpu = device.type == "mps" or (device.type == "cuda" and torch.are_deterministic_algorithms_enabled())
+    points = on_device(fixed_points(dimensions).numpy(), torch.device("cpu") if on_cpu else device)
+    actions = policy.sample(target.to(points.device), points).to(device)
+    log_ratios = policy.log_prob(target, actions) - policy.log_prob(behaviour, actions)
     excess = (log_ratios - math.log(rho_bar)).clamp(min=0)
-    log_z = torch.logsumexp(-excess, -1) - math.log(excess.shape[-1])
+    log_z = torch.logsumexp(-excess, -1) - math.log(POINTS)
     return excess.mean(-1) + log_z

@@ -15,7 +15,7 @@ from agents.network import ActorCritic, NetworkOutput
 from agents.optimizer import ScheduledOptimizer
 from agents.torsos.pictures import channels_last
 from agents.training_batch import TrainingBatch, make_training_batch
-from agents.vtrace import trusted_states, vtrace
+from agents.vtrace import vtrace
 from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
@@ -96,8 +96,8 @@ class Learner:
         # Steps without effect are no experience: like states that LASER leaves out, nothing is learned from them.
         trusted = unrolls.valid
         if loss.use_kl_mask:
-            near = reference.logits[:-1], unrolls.behaviour_logits
-            trusted = trusted & trusted_states(policy, *near, loss.rho_const, loss.kl_div_threshold)
+            divergence = policy.implied_divergence(reference.logits[:-1], unrolls.behaviour_logits, loss.rho_const)
+            trusted = trusted & (divergence < loss.kl_div_threshold)
         trace = vtrace(
             log_ratios=log_ratios,
             discounts=unrolls.discounts,

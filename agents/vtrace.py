@@ -1,10 +1,8 @@
-"""V-trace (Espeholt et al. 2018, arXiv 1802.01561), and the mask of LASER (Schmitt et al. 2019, arXiv 1909.11583)."""
+"""V-trace (Espeholt et al. 2018, arXiv 1802.01561)."""
 
 from typing import NamedTuple
 
 import torch
-
-from agents.distributions import PolicyDistribution
 
 
 class VTrace(NamedTuple):
@@ -66,15 +64,3 @@ def vtrace(
     if trusted is not None:
         advantages = torch.where(trusted, advantages, 0.0)
     return VTrace(targets, advantages, ratios)
-
-
-@torch.no_grad()
-def trusted_states(
-    distribution: PolicyDistribution,
-    target_logits: torch.Tensor,
-    behaviour_logits: torch.Tensor,
-    rho_bar: float,
-    threshold: float,
-) -> torch.Tensor:
-    """The mask KL(π ‖ π̃) < threshold, π̃ ∝ min(ρ̄·μ, π): `[T, B, P]`, `[T, B, P]` → `[T, B]`."""
-    return distribution.implied_divergence(target_logits, behaviour_logits, rho_bar) < threshold
