@@ -6,7 +6,6 @@ GPU is idle most of the time. A CUDA graph is recorded once, and then launched b
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import torch
@@ -73,12 +72,8 @@ FIRST_BATCHES = 3
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Recording(Generic[Result]):
-    """`launch` computes again, from what the inputs hold now, and overwrites the tensors of `result`."""
-
-    launch: Callable[[], None]
-    result: Result
+# The first part computes again, from what the inputs hold now, and overwrites the tensors of the second, the result.
+Recording = tuple[Callable[[], None], Result]
 
 
 def record_on_gpu(compute: Callable[[], Result]) -> Recording[Result]:
@@ -90,7 +85,7 @@ def record_on_gpu(compute: Callable[[], Result]) -> Recording[Result]:
             result = compute()
     finally:
         torch.cuda.set_stream(stream)  # torch does not go back to it after some errors
-    return Recording(graph.replay, result)
+    return graph.replay, result
 
 
 Record = Callable[[Callable[[], Result]], Recording[Result]]
@@ -115,7 +110,7 @@ class RecordedBatches(Generic[Result]):
         self._device = device
         self._announce = announce
         self._computed: Counter[bytes] = Counter()  # batches until the recording
-        self._recordings: dict[bytes, tuple[torch.Tensor, Recording[Result]]] = {}
+        self._recordings: dict[bytes, tuple[torch.Tensor, Recording[Result]]] = {}  # with the rows that they read
         self._has_failed = False
 
     def __call__(self, batch: Batch) -> Result:
@@ -124,17 +119,18 @@ class RecordedBatches(Generic[Result]):
             self._record_if_due(order, batch)
         if order not in self._recordings:  # an error is gone by now, and the memory of what it referred to is free
             return self._compute(batch)
-        rows, recording = self._recordings[order]
+        rows, (launch, result) = self._recordings[order]
         rows.copy_(batch.rows if batch.uploaded is None else batch.uploaded)
-        recording.launch()
-        return recording.result
+        launch()
+        return result
 
     def _record_if_due(self, order: bytes, batch: Batch) -> None:
         self._computed[order] += 1
         if self._has_failed or self._computed[order] <= FIRST_BATCHES:
             return
         try:
-            self._recordings[order] = self._recorded(batch)
+            rows = batch.rows.to(self._device, copy=True)
+            self._recordings[order] = rows, self._record(lambda: self._compute(Batch(rows, batch.fresh)))
         except RuntimeError as error:  # torch's errors of CUDA and of memory are such
             self._has_failed = True
             # If an error stops the recording, ending it raises a second one. The first is the reason.
@@ -143,8 +139,3 @@ class RecordedBatches(Generic[Result]):
                 f"an update cannot be recorded as a CUDA graph ({why}); its kernels are launched one by one, which "
                 "takes longer"
             )
-
-    def _recorded(self, batch: Batch) -> tuple[torch.Tensor, Recording[Result]]:
-        """The rows that the recording reads, and the recording."""
-        rows = batch.rows.to(self._device, copy=True)
-        return rows, self._record(lambda: self._compute(Batch(rows, batch.fresh)))
