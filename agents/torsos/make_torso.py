@@ -10,7 +10,7 @@ from torch import nn
 
 from agents.torsos.own_torso import LARGEST_INPUT, TRIAL_SIZE, TorsoInput, is_own, make_own_torso
 from agents.torsos.pictures import SMALL, TINY, PictureLayers, picture_layers
-from options.learning_options import PICTURE_NETWORKS, VECTOR_NETWORKS
+from options.learning_options import VECTOR_NETWORKS
 from options.rules import UsageError
 
 MLP_UNITS = 128
@@ -40,13 +40,9 @@ def rows(inputs: TorsoInput, which: slice) -> TorsoInput:
 
 
 def make_torso(name: str, observed: Observed, width: int = 1) -> tuple[nn.Module, int]:
-    """The torso of `--network` and `--network_width` for such observations, and its number of features, F."""
-    if name == "auto":
-        name = chosen_network(observed)
+    """The torso of a network but `auto`, and of `--network_width`, and its number of features, F."""
     if is_own(name):
         return make_own_torso(name, observation_space(observed), trial_input(observed))
-    if name not in (*VECTOR_NETWORKS, *PICTURE_NETWORKS):
-        raise ValueError(f"there is no network named {name}")
     torso, feature_count = _torso_of(name, observed, width)
     if observed.vector:
         first_vector_layers(torso)  # which the learner needs: now, not when its statistics first move

@@ -102,8 +102,3 @@ def test_too_small_pictures_are_refused(name: str, smallest: int) -> None:
     for height, width in ((smallest - 1, 84), (84, smallest - 1), (1, 1)):
         with pytest.raises(UsageError, match=f"--frame_scale_resolution={height},{width} is too small .*{name}"):
             make_torso(name, Observed((1, height, width), 0))
-
-
-def test_an_unknown_network_is_refused() -> None:
-    with pytest.raises(ValueError, match="no network named deepest"):
-        make_torso("deepest", Observed((4, 84, 84), 0))
