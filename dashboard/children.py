@@ -46,10 +46,6 @@ class LiveGame:
             raise PageError(f"The process of the live game could not be started ({error.strerror}).") from None
         _running.add(self)
 
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
     def show_saliency(self, wanted: bool) -> None:
         self._child.send(Kind.SALIENCY, int(wanted))
 

@@ -20,7 +20,7 @@ from agents.network import ActorCritic
 from agents.spaces import check_spaces, make_unroll_layout
 from dashboard.children import LivePicture
 from dashboard.saliency import overlay, saliency
-from evaluation.film import AgentScore, film_format
+from evaluation.film import film_format
 from evaluation.logged_game import action_labels
 from evaluation.parallel_games import GameSeries, ParallelGames, evaluation_options
 from machine.device import choose_precision
@@ -33,7 +33,6 @@ from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, InvalidCheckpointError, read_checkpoint
 from run_files.run_folder import CHECKPOINTS, newest_first
 from workers.policy_inputs import as_batch
-from wrappers.environment import MakeEnvironment
 from wrappers.make_environment import make_environment
 
 GRAY_OR_RGB = (1, 3)  # channels of a picture
@@ -76,14 +75,7 @@ class GamePlayer:
     leads to outside of the results folder `root` is not played.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        root: Path,
-        chosen: str | None,
-        seed: int,
-        make_environment: MakeEnvironment = make_environment,
-    ) -> None:
+    def __init__(self, folder: Path, root: Path, chosen: str | None, seed: int) -> None:
         self._folder = folder / CHECKPOINTS
         self._root = root
         self._chosen_file = chosen
@@ -93,7 +85,9 @@ class GamePlayer:
         checkpoint = _read(path)
         given = {"op_mode": "test", "load_model_url": str(path)}
         config = Config.from_flags({**checkpoint.played_options, **given})
-        options = evaluation_options(config.environment.without_clock())
+        options = evaluation_options(config.environment)
+        if options.in_real_time:  # here the game waits for the agent
+            options = replace(options, interaction="turns")
         self._layout = make_unroll_layout(replace(config, environment=options), make_environment)
         self._network = ActorCritic(config.network, self._layout, choose_precision(config.run.precision, CPU))
         self._actor = Actor(deepcopy(self._network))  # which may round its weights
@@ -109,7 +103,6 @@ class GamePlayer:
         self._scores: deque[float] = deque(maxlen=10)
         self._values: list[tuple[float, float]] = []
         self._score = 0.0
-        self._agent_score = AgentScore()
         self._played, self._steps, self._number = 0, 0, 0
         self.step()
 
@@ -133,7 +126,7 @@ class GamePlayer:
 
     def _watch(self, screen: NDArray[np.uint8], score: float) -> None:
         self._screens.append(screen.copy())
-        self._score = self._agent_score.of(score, self._steps)
+        self._score = score
 
     def step(self) -> None:
         """One agent step; after the end of a game, the next one begins."""

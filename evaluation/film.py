@@ -57,19 +57,6 @@ def film_format(env: str, environment: gymnasium.Env[Any, Any]) -> FilmFormat:
     return FilmFormat(rate, stretched=False, shortest=SHORTEST_FILM)
 
 
-class AgentScore:
-    """The score since the agent's first step: the frames of a random start do not count, as in the return."""
-
-    def __init__(self) -> None:
-        self._before = 0.0
-
-    def of(self, score: float, steps: int) -> float:
-        """`score` is that of the whole game, at its latest frame; `steps` are the agent's so far."""
-        if not steps:
-            self._before = score
-        return score - self._before
-
-
 def score_text(score: float, thousands: str = ",") -> str:
     """A score with up to two decimals, if it is not whole. `thousands` is between groups of three digits."""
     text = f"{round(score, 2) + 0.0:{thousands}.2f}"  # + 0.0 turns -0.0 into 0.0

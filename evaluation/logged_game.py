@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, NamedTuple
 import gymnasium
 import numpy as np
 
-from evaluation.film import AgentScore, Film, Picture, Scene, film_format, score_text
+from evaluation.film import Film, Picture, Scene, film_format, score_text
 from evaluation.parallel_games import IDLE, GameResult, GameSeries, game_streams
 from options.rules import counted
 from reports.scores import game_name
@@ -17,22 +17,16 @@ from wrappers.environment import FinishedGame, environment_spec
 from wrappers.timeline import Played
 
 
-class LoggedGame(NamedTuple):
-    """One finished game of a series, with its log."""
+class FilmOfGame(NamedTuple):
+    """The film of a game that was logged, for a process that makes it."""
 
     series: GameSeries
     result: GameResult
-
-
-class FilmOfGame(NamedTuple):
-    """The film of a logged game, for a process that makes it."""
-
-    game: LoggedGame
     path: Path
 
     def make(self, alive: Callable[[], None]) -> list[str]:
         """Write the film atomically, and call `alive` often. Returns what is to be announced."""
-        replay = Replay(self.game)
+        replay = Replay(self.series, self.result)
 
         def write(file: BinaryIO) -> None:
             with Film(file, replay.format) as film:
@@ -49,32 +43,31 @@ class FilmOfGame(NamedTuple):
             return [f"{self.path} could not be made: {error.strerror or error}"]
         made = f"video     {self.path}, {replay.frames:,} frames"
         differs = (
-            f"the film of game {self.game.result.game} differs from the game that was scored: the environment does not "
+            f"the film of game {self.result.game} differs from the game that was scored: the environment does not "
             "repeat a game from its seed"
         )
         return [made] if replay.is_same else [made, differs]
 
 
-def film_of(game: LoggedGame, folder: Path, name: str) -> FilmOfGame:
-    score = score_text(game.result.return_, thousands="")
-    return FilmOfGame(game, folder / f"{name}_game{game.result.game}_return{score}.mp4")
+def film_of(series: GameSeries, result: GameResult, folder: Path, name: str) -> FilmOfGame:
+    score = score_text(result.return_, thousands="")
+    return FilmOfGame(series, result, folder / f"{name}_game{result.game}_return{score}.mp4")
 
 
 class Replay:
     """A logged game that is played again, with what is written beside its pictures. It is played once."""
 
-    def __init__(self, game: LoggedGame) -> None:
-        assert game.result.log is not None
-        self._game, self._log = game, game.result.log
-        self._environment = game.series.make_environment(game.series.environment, 0, self._watch)
-        self.format = film_format(game.series.environment.env, self._environment)
-        heading = f"game {game.result.game}, {game.series.policy} policy"
-        self._scene = Scene(game_name(game.series.environment.env), heading, stretched=self.format.stretched)
+    def __init__(self, series: GameSeries, result: GameResult) -> None:
+        assert result.log is not None
+        self._series, self._result, self._log = series, result, result.log
+        self._environment = series.make_environment(series.environment, 0, self._watch)
+        self.format = film_format(series.environment.env, self._environment)
+        heading = f"game {result.game}, {'greedy' if series.greedy else 'sampled'} policy"
+        self._scene = Scene(game_name(series.environment.env), heading, stretched=self.format.stretched)
         self._name_of = action_namer(self._environment)
         self._unit = "step" if self._log.ages is None else "frame"
         self._played = self._source_of_actions()
         self.frames = self._steps = 0
-        self._score = AgentScore()
         self._action, self._value = "-", "-"
         self._seen: list[tuple[Picture, dict[str, str]]] = []  # screens that were not drawn yet, and the rows beside
         self.is_same = False  # it was the game that was scored; known after its last picture
@@ -87,7 +80,7 @@ class Replay:
             noop = np.zeros_like(log.actions[0]).tolist()  # what the reset plays
             in_log = [Played(noop, None), *map(Played, log.actions.tolist(), ages)]
             return lambda: in_log[self._steps]
-        if self._game.series.environment.interaction != "turns":
+        if self._series.environment.interaction != "turns":
             timeline = self._environment.get_wrapper_attr("timeline")
             return lambda: timeline.playing
         return None
@@ -98,10 +91,10 @@ class Replay:
         Plays until the game ends, at the latest to the end of the log. It may be another game: an environment need not
         honour its seed.
         """
-        log, result, environment = self._log, self._game.result, self._environment
+        log, result, environment = self._log, self._result, self._environment
         take_finished_games: Callable[[], list[FinishedGame]]
         take_finished_games = environment.get_wrapper_attr("take_finished_games")
-        environment.reset(seed=game_streams(self._game.series.seed, result.game)[0])
+        environment.reset(seed=game_streams(self._series.seed, result.game)[0])
         yield from self._drawn()
         take_finished_games()  # drop a game that ended during the reset
         chosen_actions = log.actions.tolist() if log.actions.ndim == 1 else log.actions
@@ -125,8 +118,7 @@ class Replay:
 
     def _watch(self, screen: Picture, score: float) -> None:
         minutes, seconds = divmod(self.frames // self.format.frames_per_second, 60)
-        own_score = self._score.of(score, self._steps)
-        rows = {"score": score_text(own_score), "action": self._action, "value": self._value}
+        rows = {"score": score_text(score), "action": self._action, "value": self._value}
         rows |= {self._unit: f"{self._steps:,}", "time": f"{minutes}:{seconds:02}"}
         if self._played is not None:
             played = self._played()

@@ -74,10 +74,6 @@ class GameSeries:
     greedy: bool = False  # the likeliest action is taken; otherwise it is drawn
     logged: int = 0  # only games with a lower number keep a log
 
-    @property
-    def policy(self) -> str:
-        return "greedy" if self.greedy else "sampled"
-
 
 @dataclass
 class RunningGame:

@@ -108,7 +108,7 @@ class PlayerPool:
 
     def __init__(self, children: ChildPool, player: PlayerProcess, processes: int, games: Iterable[int]) -> None:
         self.announce = children.announce
-        self._children = children
+        self.children = children
         self._slots = player.series.slots
         # A task is the number of a game, and what is to be filmed of it; None to play it.
         self._waiting: deque[tuple[int, FilmOfGame | None]] = deque((game, None) for game in games)
@@ -128,9 +128,6 @@ class PlayerPool:
         """Whether any game or film is not finished."""
         return bool(self._waiting) or any(self._given.values())
 
-    def process_ids(self) -> list[int]:
-        return self._children.process_ids()
-
     def film(self, number: int, film: "FilmOfGame") -> None:
         """Film a game that has ended."""
         self._waiting.append((number, film))
@@ -141,17 +138,17 @@ class PlayerPool:
         Call it often: it also hears signs of life. Raises WorkersFailedError if the code of a player raises an
         exception or hangs, or if players end again and again.
         """
-        self._children.start_due()
+        self.children.start_due()
         self._send_tasks()
         results: list[GameResult] = []
-        for member, event in self._children.poll(timeout):
+        for member, event in self.children.poll(timeout):
             given = self._given[member]
             if isinstance(event, Ended):
                 if event.in_code:
                     raise WorkersFailedError(f"a player {event.in_words()}")
                 self._waiting.extendleft(sorted(given.items(), reverse=True))
                 given.clear()
-                self._children.replace(member, event)
+                self.children.replace(member, event)
             elif event.kind == Kind.RESULT:
                 film = given.pop(event.index)
                 member.owes -= 1
@@ -168,7 +165,7 @@ class PlayerPool:
         """Kill all players. The results of running games are lost, and so are unfinished films."""
         tasks = [*self._waiting, *(task for given in self._given.values() for task in given.items())]
         films = [film for _, film in tasks if film is not None]
-        self._children.close()
+        self.children.close()
         if films:
             self.announce("unfinished videos are dropped")
             remove_abandoned(films[0].path.parent)
@@ -188,7 +185,7 @@ class PlayerPool:
                     continue
                 number, film = self._waiting.popleft()
                 given[number] = film
-                self._children.request(member, Kind.GAME, number, film)
+                self.children.request(member, Kind.GAME, number, film)
 
 
 # --- Real time -------------------------------------------------------------------------------------------------------

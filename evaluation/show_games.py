@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from evaluation.film import HEIGHT, WIDTH, Picture
-from evaluation.logged_game import LoggedGame, Replay, film_of
+from evaluation.logged_game import Replay, film_of
 from evaluation.parallel_games import GameResult, GameSeries
 from evaluation.players import PlayerPool
 from evaluation.score_statistics import best_median_worst
@@ -22,27 +22,27 @@ def show_games(
 ) -> None:
     """Film the best, the median and the worst game, and meanwhile show them in a window."""
     chosen = best_median_worst([result.return_ for result in results])
-    games = {name: LoggedGame(series, results[index]) for name, index in chosen.items()}
-    steps = sum(game.result.length for game in games.values())
+    games = {name: results[index] for name, index in chosen.items()}
+    steps = sum(game.length for game in games.values())
     players.announce(f"showing the {', the '.join(games)} of the first {len(results)} games, {steps:,} steps")
     for name, game in games.items():
-        players.film(game.result.game, film_of(game, result_path.parent / VIDEOS, f"{result_path.stem}_{name}"))
-    show_in_window(list(games.values()), players, stop)
+        players.film(game.game, film_of(series, game, result_path.parent / VIDEOS, f"{result_path.stem}_{name}"))
+    show_in_window(series, list(games.values()), players, stop)
     while players.under_way and not stop.requested:
         players.wait(POLL_SECONDS)
 
 
-def show_in_window(games: Sequence[LoggedGame], players: PlayerPool, stop: StopSignals) -> None:
+def show_in_window(series: GameSeries, games: Sequence[GameResult], players: PlayerPool, stop: StopSignals) -> None:
     """Show one game after another, until the window is closed or a stop signal arrives; meanwhile, films are made."""
     try:
-        window = Window(games[0].series.environment.env)
+        window = Window(series.environment.env)
     except Exception as error:  # there is no display, or this Python has no tkinter
         players.announce(f"no window ({error}): videos only")
         return
     players.announce("you can close the window at any time; the videos are made in any case")
     with closing(window):
         for game in games:
-            replay = Replay(game)
+            replay = Replay(series, game)
             for picture in replay.pictures():
                 if stop.requested or not window.is_open:
                     return

@@ -1,9 +1,7 @@
 """The options of the environment, and of games in real time."""
 
-import dataclasses
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from options.command_line import flag_words
 from options.presets import CLASSIC, NATIVE, ONLY_NOFRAMESKIP, PRESETS, is_noframeskip
@@ -157,21 +155,11 @@ class EnvironmentOptions(Options):
         """Whether the game goes on for a known number of frames before an action takes effect."""
         return self.interaction in ("asynchronous", "sequential")
 
-    def without_clock(self) -> "EnvironmentOptions":
-        """The same game, but it waits for the agent if these options would play it in real time."""
-        return dataclasses.replace(self, interaction="turns") if self.in_real_time else self
-
     @property
     def frames_per_step(self) -> int:
         """Game frames from one decision to the next; in real time at least as many."""
         sequential = self.interaction == "sequential"
         return max(self.skipped_frames, self.action_delay) if sequential else self.skipped_frames
-
-    @property
-    def make_arguments(self) -> dict[str, Any]:
-        """The arguments of the environment."""
-        arguments: dict[str, Any] = json.loads(self.env_kwargs)
-        return arguments
 
     @property
     def keeps_resolution(self) -> bool:

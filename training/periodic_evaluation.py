@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agents.acting import flat_weights, weight_count
-from evaluation.logged_game import LoggedGame, film_of
+from evaluation.logged_game import film_of
 from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, slots_for
 from evaluation.players import PlayerPool, PlayerProcess, as_trained, player_of
 from evaluation.score_statistics import score_figures
@@ -191,5 +191,5 @@ class PeriodicEvaluation:
         )
         if run.config.test.render:
             median = sorted(results, key=lambda result: result.return_)[len(results) // 2]
-            game = LoggedGame(self._series(games.agent_steps), median)
-            games.players.film(median.game, film_of(game, run.folder / VIDEOS, f"evaluation_{games.agent_steps:010}"))
+            series, name = self._series(games.agent_steps), f"evaluation_{games.agent_steps:010}"
+            games.players.film(median.game, film_of(series, median, run.folder / VIDEOS, name))

@@ -62,7 +62,7 @@ class Emulator(gymnasium.Env[Frame, int]):
     A step plays one raw frame and returns an empty array; `screen` copies the current screen. A game begins with a
     random number of no-op frames, and an action may be sticky: it is then played once more in place of the next one.
     `np_random` is the only source of randomness; the wrappers draw from it. `watch` is called with every frame, in
-    colour, and the score so far.
+    colour, and the score since the random start.
     """
 
     def __init__(self, options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> None:
@@ -97,7 +97,7 @@ class Emulator(gymnasium.Env[Frame, int]):
         self.screen_shape: tuple[int, ...] = (height, width) if options.grayscaling_frames else (height, width, 3)
         self._copy_screen = self.ale.getScreenGrayscale if options.grayscaling_frames else self.ale.getScreenRGB
         self._action = NOOP  # of the latest frame
-        self._score = 0.0
+        self._score, self._keeps_score = 0.0, False  # from the end of a random start on, as the return
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         """Start a new game. With a seed, it equals the first game of a new emulator with this seed."""
@@ -112,18 +112,19 @@ class Emulator(gymnasium.Env[Frame, int]):
                 if terminated or truncated:  # once more, without no-op frames
                     self._begin()
                     break
+        self._keeps_score = True
         return NO_SCREEN, {}
 
     def _begin(self) -> None:
         self.ale.reset_game()
-        self._action, self._score = NOOP, 0.0
+        self._action, self._score, self._keeps_score = NOOP, 0.0, False
         self._show()
 
     def step(self, action: int) -> Step:
         if self._stickiness == 0 or self.np_random.random() >= self._stickiness:
             self._action = action
         reward = float(self.ale.act(self._actions[self._action]))
-        self._score += reward
+        self._score += reward * self._keeps_score
         self._show()
         if not self.ale.game_over():
             return NO_SCREEN, reward, False, False, {}

@@ -15,7 +15,7 @@ from agents.acting import Actor, flat_weights
 from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from evaluation.film import BACKGROUND, FONT, FRAMES_PER_SECOND, GAME_WIDTH, VALUE, Picture, score_text
-from evaluation.logged_game import LoggedGame, Replay
+from evaluation.logged_game import Replay
 from evaluation.parallel_games import GameResult, GameSeries, ParallelGames, evaluation_options
 from machine.device import choose_precision
 from option_flags import OPTIONS, Config, EnvironmentOptions
@@ -113,15 +113,15 @@ def show_best_part(config: Config, result: GameResult, begin: int | None = None)
 
         return make_atari(options, seed, note)
 
-    game = LoggedGame(series_of(make_watched, config), result)
+    series = series_of(make_watched, config)
     if begin is None:
-        for _ in Replay(game).pictures():
+        for _ in Replay(series, result).pictures():
             pass
         begin = best_part(scores, SECONDS * FRAMES_PER_SECOND)
         scores.clear()
     wanted = range(begin, begin + SECONDS * FRAMES_PER_SECOND, EVERY)
     part = Part([], [])
-    for frame, picture in enumerate(Replay(game).pictures()):
+    for frame, picture in enumerate(Replay(series, result).pictures()):
         if frame in wanted:
             part.pictures.append(picture.copy())
             part.points.append(scores[frame])

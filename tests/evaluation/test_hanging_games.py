@@ -19,7 +19,7 @@ import torch
 from agents.acting import flat_weights, weight_count
 from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
-from evaluation.logged_game import LoggedGame, film_of
+from evaluation.logged_game import film_of
 from evaluation.parallel_games import GameLog, GameResult, GameSeries
 from evaluation.players import PlayerPool, PlayerProcess, player_of
 from option_flags import Config, EnvironmentOptions
@@ -117,7 +117,7 @@ class Scene:
             players.wait(200.0)
         log = GameLog(np.zeros(STEPS, np.uint8), np.zeros(STEPS, np.float32))
         series = GameSeries(make_environment=make_environment, environment=CONFIG.environment, seed=(1,))
-        players.film(0, film_of(LoggedGame(series, GameResult(0, 0.0, STEPS, False, log)), folder / "videos", "film"))
+        players.film(0, film_of(series, GameResult(0, 0.0, STEPS, False, log), folder / "videos", "film"))
         players.wait(0.0)
         return players
 
@@ -140,7 +140,7 @@ PLACE = r", line \d+ in wait_for_a_server_that_never_answers$"
 
 def test_a_step_of_a_test_game_that_never_returns_is_found(scene: Scene, tmp_path: Path) -> None:
     players = scene.players(partial(make_faulty, "sleeps", tmp_path / "hangs"))
-    process = psutil.Process(players.process_ids()[0])
+    process = psutil.Process(players.children.process_ids()[0])
     wait_for_hang(tmp_path / "hangs", process, players.wait)
     with pytest.raises(WorkersFailedError) as raised:
         be_silent(scene.clock, players.wait)
@@ -163,7 +163,7 @@ def play_slowly(scene: Scene, players: PlayerPool, permits: Path) -> list[GameRe
 
 def test_a_stopped_player_is_killed_and_its_game_played_again(scene: Scene, tmp_path: Path) -> None:
     players = scene.players(partial(make_slow, tmp_path))
-    (number,) = players.process_ids()
+    (number,) = players.children.process_ids()
     psutil.Process(number).suspend()
     be_silent(scene.clock, players.wait)
     assert not psutil.pid_exists(number)
@@ -173,18 +173,18 @@ def test_a_stopped_player_is_killed_and_its_game_played_again(scene: Scene, tmp_
 
 def test_neither_a_slow_game_nor_an_idle_player_is_interrupted(scene: Scene, tmp_path: Path) -> None:
     players = scene.players(partial(make_slow, tmp_path))
-    numbers, begun = players.process_ids(), scene.clock.now
+    numbers, begun = players.children.process_ids(), scene.clock.now
     assert [result.length for result in play_slowly(scene, players, tmp_path)] == [STEPS]
     assert scene.clock.now - begun > 2 * SILENCE_LIMIT
     be_silent(scene.clock, players.wait)
-    assert players.process_ids() == numbers
+    assert players.children.process_ids() == numbers
     assert not scene.said
 
 
 def test_a_film_whose_game_hangs_is_given_up(scene: Scene, tmp_path: Path) -> None:
     mark = tmp_path / "hangs"
     players = scene.film(partial(make_faulty, "sleeps", mark), tmp_path)
-    (number,) = players.process_ids()
+    (number,) = players.children.process_ids()
     wait_for_hang(mark, psutil.Process(number), players.wait)
     players.wait(0.0)
     with pytest.raises(WorkersFailedError) as raised:
@@ -199,7 +199,7 @@ def test_a_film_whose_game_hangs_is_given_up(scene: Scene, tmp_path: Path) -> No
 
 def test_a_film_of_a_slow_game_is_made_again_if_its_process_is_killed(scene: Scene, tmp_path: Path) -> None:
     players, begun = scene.film(partial(make_slow, tmp_path), tmp_path), scene.clock.now
-    (number,) = players.process_ids()
+    (number,) = players.children.process_ids()
     while not (tmp_path / "videos").exists():
         players.wait(0.05)
     psutil.Process(number).kill()

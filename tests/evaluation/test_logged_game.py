@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from evaluation.film import Picture, Scene, score_text
-from evaluation.logged_game import LoggedGame, Replay, film_of
+from evaluation.logged_game import Replay, film_of
 from evaluation.parallel_games import GameLog, GameResult, GameSeries, evaluation_options, game_streams
 from option_flags import EnvironmentOptions
 from tests.wrappers.hand_written import CATCH, Catch, options_of
@@ -41,10 +41,10 @@ def make_fractions(options: EnvironmentOptions, seed: int, watch: Watch | None =
     return AnyEnvironment(game, options, seed, watch)
 
 
-def logged(return_: float, steps: int, make: Any = make_fractions) -> LoggedGame:
+def logged(return_: float, steps: int, make: Any = make_fractions) -> tuple[GameSeries, GameResult]:
     log = GameLog(np.full(steps, 2, np.uint8), np.zeros(steps, np.float32))
     result = GameResult(3, return_, steps, False, log)
-    return LoggedGame(GameSeries(make_environment=make, environment=options_of(CATCH), seed=(7,)), result)
+    return GameSeries(make_environment=make, environment=options_of(CATCH), seed=(7,)), result
 
 
 def test_a_game_is_repeated_if_the_environment_honours_its_seed() -> None:
@@ -55,7 +55,7 @@ def test_a_game_is_repeated_if_the_environment_honours_its_seed() -> None:
         steps += 1
         _, _, terminated, truncated, _ = environment.step(2)
         ended = terminated or truncated
-    replay = Replay(logged(2.0 * steps, steps, make_environment))
+    replay = Replay(*logged(2.0 * steps, steps, make_environment))
     assert len(list(replay.pictures())) == steps + 1
     assert replay.is_same
 
@@ -65,19 +65,19 @@ def test_a_game_is_repeated_if_the_environment_honours_its_seed() -> None:
     [(0.96, 10, 11, True), (0.96, 12, 11, False), (0.864, 9, 10, False), (1.96, 10, 11, False)],
 )
 def test_a_game_that_ends_otherwise_differs(return_: float, steps: int, pictures: int, same: bool) -> None:
-    replay = Replay(logged(return_, steps))
+    replay = Replay(*logged(return_, steps))
     assert len(list(replay.pictures())) == pictures
     assert replay.is_same == same
 
 
 def test_a_film_has_its_score_in_its_name_and_the_user_is_told_of_one_of_another_game(tmp_path: Path) -> None:
-    same, other = (film_of(logged(0.96, steps), tmp_path / "videos", f"{steps}") for steps in (10, 12))
+    same, other = (film_of(*logged(0.96, steps), tmp_path / "videos", f"{steps}") for steps in (10, 12))
     made = [f"video     {tmp_path}/videos/{steps}_game3_return0.96.mp4, 11 frames" for steps in (10, 12)]
     assert same.make(lambda: None) == made[:1]
     assert other.make(lambda: None) == [made[1], NOTE]
     capture = cv2.VideoCapture(str(other.path))
     assert (capture.get(cv2.CAP_PROP_FPS), capture.get(cv2.CAP_PROP_FRAME_COUNT)) == (20, 40)
-    nowhere = film_of(logged(0.96, 10), tmp_path / "no" / "folder", "best")
+    nowhere = film_of(*logged(0.96, 10), tmp_path / "no" / "folder", "best")
     assert nowhere.make(lambda: None) == [f"{nowhere.path} could not be made: No such file or directory"]
 
 
@@ -94,7 +94,7 @@ def rows_of_a_film(monkeypatch: pytest.MonkeyPatch, env: str, action: int) -> tu
     ((game_return, *_),) = environment.get_wrapper_attr("take_finished_games")()
     log = GameLog(np.full(steps, action, np.uint8), np.zeros(steps, np.float32))
     result = GameResult(3, game_return, steps, True, log)
-    game = LoggedGame(GameSeries(make_environment=make_environment, environment=options, seed=(7,)), result)
+    series = GameSeries(make_environment=make_environment, environment=options, seed=(7,))
     drawn: list[dict[str, str]] = []
 
     def note(scene: Scene, screen: Picture, rows: dict[str, str]) -> Picture:
@@ -102,7 +102,7 @@ def rows_of_a_film(monkeypatch: pytest.MonkeyPatch, env: str, action: int) -> tu
         return screen
 
     monkeypatch.setattr(Scene, "draw", note)
-    replay = Replay(game)
+    replay = Replay(series, result)
     assert list(replay.pictures()) and replay.is_same
     return drawn, game_return
 
@@ -124,7 +124,7 @@ def test_the_time_follows_the_rate_of_the_environment(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Scene, "draw", note)
     monkeypatch.setattr(Fractions, "metadata", {"render_fps": 5})
-    replay = Replay(logged(0.96, 10))
+    replay = Replay(*logged(0.96, 10))
     assert list(replay.pictures())
     assert replay.format.frames_per_second == 5
     assert [rows["time"] for rows in rows_drawn] == ["0:00"] * 5 + ["0:01"] * 5 + ["0:02"]

@@ -189,7 +189,7 @@ def test_all_games_are_played_even_if_a_player_dies(start: Start) -> None:
     weights = SharedWeights(weight_count(trained))
     weights.publish(0, flat_weights(trained))
     players = PlayerPool(ChildPool(print, silence=100.0, start=start), make_player(weights), 2, range(100))
-    children = [psutil.Process(number) for number in players.process_ids()]
+    children = [psutil.Process(number) for number in players.children.process_ids()]
     results: list[GameResult] = []
     killed = False
     try:

@@ -5,7 +5,7 @@ import pytest
 
 from agents.spaces import make_unroll_layout
 from evaluation.film import Picture
-from evaluation.logged_game import LoggedGame, Replay
+from evaluation.logged_game import Replay
 from evaluation.parallel_games import IDLE, GameResult, GameSeries, game_streams
 from evaluation.players import TestBook
 from option_flags import Config
@@ -58,7 +58,7 @@ def test_games_are_played_to_their_end_and_a_film_shows_the_same_frames(logged: 
     filmed: list[Picture] = []
     make = keeping_pictures(make_atari, filmed)
     again = GameSeries(make_environment=make, environment=config.environment, seed=SEED)
-    replay = Replay(LoggedGame(again, results[1]))
+    replay = Replay(again, results[1])
     assert len(list(replay.pictures())) == len(filmed)
     assert replay.is_same, "to the same end"
     np.testing.assert_array_equal(np.stack(filmed), np.stack(played))

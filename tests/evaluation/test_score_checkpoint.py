@@ -17,7 +17,7 @@ import torch
 
 from agents.network import ActorCritic
 from agents.spaces import described_spaces, make_unroll_layout
-from evaluation.logged_game import FilmOfGame, LoggedGame
+from evaluation.logged_game import FilmOfGame
 from evaluation.parallel_games import GameLog, GameResult, GameSeries, evaluation_options, game_streams
 from evaluation.players import PlayerProcess
 from evaluation.score_checkpoint import PlayedGames, score_checkpoint, with_latency_of_training
@@ -157,10 +157,10 @@ def test_a_film_has_every_raw_frame_of_the_game_that_was_played(tmp_path: Path, 
     log = GameLog(np.array(actions, np.uint8), np.zeros(len(actions), np.float32))
     ((game_return, *_),) = environment.get_wrapper_attr("take_finished_games")()
     result = GameResult(2, game_return, len(actions), True, log)
-    played = LoggedGame(GameSeries(make_environment=make_atari, environment=options, seed=(4,)), result)
+    series = GameSeries(make_environment=make_atari, environment=options, seed=(4,))
     path = tmp_path / "film.mp4"
     frames = emulator.ale.getEpisodeFrameNumber() + 1
-    assert FilmOfGame(played, path).make(lambda: None) == [f"video     {path}, {frames:,} frames"]
+    assert FilmOfGame(series, result, path).make(lambda: None) == [f"video     {path}, {frames:,} frames"]
     assert cv2.VideoCapture(str(path)).get(cv2.CAP_PROP_FRAME_COUNT) == frames
     assert [file.name for file in tmp_path.iterdir()] == ["film.mp4"]
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from evaluation.film import HEIGHT, WIDTH, Picture
-from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameLog, GameResult, GameSeries
 from evaluation.play import play
 from evaluation.recorded_games import RecordedGame, read_games
@@ -64,19 +63,17 @@ def tkinter(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-def games() -> list[LoggedGame]:
-    """Two games that end after two of the three steps in their logs, so each has three pictures."""
+def show(stop: StopSignals) -> tuple[int, list[str]]:
+    """Show two games that end after two of the three steps in their logs, so each has three pictures.
+
+    Returns how often films were waited for meanwhile, and what was announced.
+    """
     result = GameResult(0, 0.0, 3, False, GameLog(np.zeros(3, np.uint8), np.zeros(3, np.float32)))
     series = GameSeries(make_environment=make_environment, environment=options_of(CATCH), seed=(7,))
-    return [LoggedGame(series, result)] * 2
-
-
-def show(stop: StopSignals) -> tuple[int, list[str]]:
-    """Show the games. Returns how often films were waited for meanwhile, and what was announced."""
     waits: list[float] = []
     announced: list[str] = []
     players: Any = SimpleNamespace(wait=waits.append, announce=announced.append)
-    show_in_window(games(), players, stop)
+    show_in_window(series, [result] * 2, players, stop)
     return len(waits), announced
 
 

@@ -102,7 +102,7 @@ def test_a_run_continues_if_its_evaluation_fails(
 
     class KilledPlayers(PlayerPool):
         def wait(self, timeout: float) -> Any:
-            for number in self.process_ids():
+            for number in self.children.process_ids():
                 psutil.Process(number).kill()
             return super().wait(1.0)
 

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import os
 import re
 import sys
@@ -63,7 +64,7 @@ def create(options: EnvironmentOptions, *, films: bool = False) -> gymnasium.Env
     name = find_environment(options.env)
     if "mujoco" in str(gymnasium.registry[name].entry_point):
         _prepare_mujoco(films)
-    arguments = options.make_arguments | ({"render_mode": "rgb_array"} if films else {})
+    arguments = json.loads(options.env_kwargs) | ({"render_mode": "rgb_array"} if films else {})
     try:
         with chdir("."), warnings.catch_warnings():  # its code may change the folder, and Gymnasium warn of the id
             warnings.simplefilter("ignore")
