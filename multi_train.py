@@ -43,21 +43,18 @@ usage: python multi_train.py [--sweep=path] [--jobs=n] [--cluster=auto] [--sweep
 The same command continues a sweep that was interrupted."""
 
 
-def main(arguments: Sequence[str], program: Path = PROGRAM) -> int:
-    """Flags → all configurations → runs → a table and a picture; returns the exit code.
-
-    `program` is started for each run. Tests give another one.
-    """
+def main(arguments: Sequence[str]) -> int:
+    """Flags → all configurations → runs → a table and a picture; returns the exit code."""
     if not arguments:
         print(f"{USAGE} --help also lists the flags of main.py.\n")
         show_help(USAGE, [SweepOptions], SweepOptions.topic)
         return 0
     # Each run is one on its own machine: the options of a run on a cluster have no meaning here.
     topics = [topic for topic in TOPICS.values() if topic is not ClusterOptions]
-    return explained(lambda: run_sweep(arguments, program), USAGE, [SweepOptions, *topics, FlagFile], "multi_train.py")
+    return explained(lambda: run_sweep(arguments), USAGE, [SweepOptions, *topics, FlagFile], "multi_train.py")
 
 
-def run_sweep(arguments: Sequence[str], program: Path) -> int:
+def run_sweep(arguments: Sequence[str]) -> int:
     in_file, given = flags_by_place(arguments, {**declared(SweepOptions), **OPTIONS})
     names = declared(SweepOptions).keys()
     own = SweepOptions(**{name: value for name, value in {**in_file, **given}.items() if name in names})
@@ -67,12 +64,12 @@ def run_sweep(arguments: Sequence[str], program: Path) -> int:
     sweep = plan(definition, *of_runs)
     folder = Path(own.sweep_dir or f"results/sweep_{sweep.name}").resolve()
     print_line = make_console("plain", 0.0, sys.stdout).message  # no error if the output is closed
-    cluster = None if own.cluster is None else connect(own, sweep, program, print_line)
+    cluster = None if own.cluster is None else connect(own, sweep, print_line)
     with open_folder(folder) as lock, StopSignals() as stop:
         state = SweepState(folder)
         sweep.open(state)
         state.write()
-        places = cluster or Places(own.jobs or 1, program, lock)
+        places = cluster or Places(own.jobs or 1, PROGRAM, lock)
         print_line(f"{sweep.total} runs, {places.words} at once, in {folder}")
         SweepRunner(sweep, state, places, stop, print_line).run()
         places.close()
@@ -97,13 +94,13 @@ def plan_search(definition: object, given: Mapping[str, Any], in_file: Mapping[s
     return search.plan_search(definition, given, in_file)
 
 
-def connect(own: SweepOptions, sweep: Sweep, program: Path, print_line: Callable[[str], None]) -> Places:
+def connect(own: SweepOptions, sweep: Sweep, print_line: Callable[[str], None]) -> Places:
     cpus = sweep.cpus_of_a_run()
     check_cluster(str(own.cluster))
     from sweeps.cluster_places import ClusterPlaces
 
     needs = {"CPU": own.job_cpus or cpus, **({"GPU": own.job_gpus} if own.job_gpus else {})}
-    return ClusterPlaces(str(own.cluster), program, needs, own.jobs, print_line)
+    return ClusterPlaces(str(own.cluster), PROGRAM, needs, own.jobs, print_line)
 
 
 def open_folder(folder: Path) -> BinaryIO:

@@ -46,7 +46,7 @@ class PlayOnDemand(FlowControl):
     `window * limit` rounds, is a surplus, and the limit falls by all of it but a quarter of a round, or by half of it
     if that is more. With a shorter window, lag is smaller and the learner waits a little more often.
 
-    At the start only `first` rounds are in flight, however many workers there are: otherwise the learner would be busy
+    At the start only `FIRST` rounds are in flight, however many workers there are: otherwise the learner would be busy
     for long with rounds of the untrained policy. The limit then rises faster, until it first falls. An example with
     eight rounds at most:
 
@@ -61,17 +61,11 @@ class PlayOnDemand(FlowControl):
         it takes half of a round                                 3.875   (of which three may be in flight)
     """
 
-    def __init__(
-        self,
-        max_limit: int,
-        clock: Callable[[], float] = time.monotonic,
-        window: float = 2.0,
-        first: float = FIRST,
-    ) -> None:
+    def __init__(self, max_limit: int, clock: Callable[[], float] = time.monotonic, window: float = 2.0) -> None:
         self.max_limit = max_limit
         self._clock = clock
         self._window = window
-        self._limit = min(float(max_limit), first)
+        self._limit = min(float(max_limit), FIRST)
         self._has_delivered = self._has_fallen = False
         self._is_waiting = False  # for the next round
         self._raised_at = 0.0

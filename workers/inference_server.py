@@ -1,10 +1,9 @@
 """One process that chooses the actions of all workers on the learner's device (--inference=learner)."""
 
 import selectors
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,28 +19,19 @@ from workers.policy_inputs import DECISION, InferenceRows, as_batch, state_in
 from workers.shared_array import SharedArray, WorkerClock
 from workers.shared_weights import NewestWeights, SharedWeights
 
-
-class Request(NamedTuple):
-    """A worker asks for the actions of one group of its environments."""
-
-    worker: int
-    number: int  # of the group; those of a replaced worker go on where those of the process before it ended
+# A worker, and the number of the group of its environments for which it asks. The numbers of a replaced worker go on
+# where those of the process before it ended.
+Request = tuple[int, int]
 
 
 class BatchedPolicy:
-    """The policy on its device: reads the rows of requests and writes the rows of results.
+    """The policy on its device: reads the rows of requests and writes the rows of results."""
 
-    `pad` gives the batch size that is computed for a number of rows on a device.
-    """
-
-    def __init__(
-        self, actor: Actor, rows: InferenceRows, device: torch.device, pad: Callable[[int, torch.device], int]
-    ) -> None:
+    def __init__(self, actor: Actor, rows: InferenceRows, device: torch.device) -> None:
         self._actor = actor
         self._rows = rows
         self._device = device
-        self._pad = pad
-        most = pad(rows.largest_batch, device)
+        most = padded_size(rows.largest_batch, device)
         self._requests = torch.zeros(
             most, rows.request_layout.nbytes, dtype=torch.uint8, pin_memory=device.type == "cuda"
         )
@@ -51,7 +41,7 @@ class BatchedPolicy:
     def act(self, batch: Sequence[Request], weight_version: int) -> None:
         """Compute the results of all requests in one forward pass."""
         groups = self._rows.groups
-        sources = [(request.worker, groups[request.number % len(groups)]) for request in batch]
+        sources = [(worker, groups[number % len(groups)]) for worker, number in batch]
         ends = np.cumsum([rows.stop - rows.start for _, rows in sources]).tolist()
         parts = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
         for part, source in zip(parts, sources, strict=True):
@@ -62,7 +52,7 @@ class BatchedPolicy:
 
     def _compute(self, count: int, weight_version: int) -> torch.Tensor:
         """The results of the first `count` requests: rows `[count, nbytes]` on the CPU."""
-        size = self._pad(count, self._device)
+        size = padded_size(count, self._device)
         on_cpu = self._requests[:size]
         request = self._rows.request_layout.tensors(on_cpu.to(self._device, non_blocking=True))
         uniforms = self._rows.request_layout.tensors(on_cpu)["uniform"]
@@ -89,7 +79,6 @@ class InferenceServer:
     times: SharedArray  # the last row is the server's
     lockstep: bool
     pipes: Sequence[Connection]  # to each worker
-    pad: Callable[[int, torch.device], int] = padded_size
 
     def run(self, learner: Connection) -> None:
         use_one_thread()
@@ -97,7 +86,7 @@ class InferenceServer:
         network = ActorCritic(self.network, self.rows.layout, self.compute_dtype).to(self.device)
         actor = Actor(network)
         newest = NewestWeights(self.weights, actor, self.device)
-        policy = BatchedPolicy(actor, self.rows, self.device, self.pad)
+        policy = BatchedPolicy(actor, self.rows, self.device)
         clock = WorkerClock(self.times.array[-1])
         alive, has_acted = Heartbeat(learner), False
         with selectors.DefaultSelector() as selector:
@@ -106,7 +95,7 @@ class InferenceServer:
             while True:
                 ready = [key.data for key, _ in selector.select(HEARTBEAT_SECONDS)]
                 # The learner sends nothing. When it closes its pipe, an EOFError ends this process.
-                requests = [Request(worker, receive(pipe).index) for worker, pipe in ready]
+                requests = [(worker, receive(pipe).index) for worker, pipe in ready]
                 # In lockstep each group is a batch: the batch size changes the last bits of the results.
                 for batch in [[one] for one in requests] if self.lockstep else [requests] if requests else []:
                     policy.act(batch, newest.load())

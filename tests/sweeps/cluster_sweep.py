@@ -25,8 +25,8 @@ class ClusterSweep(FollowedProgram):
         steps = next((word for word in words if word.startswith("--environment_max_steps=")), steps)
         others = [word for word in words if word != steps]
         arguments = [*own, steps, f"--cluster={nodes.address}", "--job_cpus=2", *CPUS, *others]
-        main = f"multi_train.main({arguments}, pathlib.Path({str(program)!r}))"
-        code = f"import multi_train, pathlib, sys; sys.exit({main})"
+        main = f"multi_train.PROGRAM = pathlib.Path({str(program)!r}); sys.exit(multi_train.main({arguments}))"
+        code = f"import multi_train, pathlib, sys; {main}"
         super().__init__(["-c", code], {**nodes.environment, "PYTHONUNBUFFERED": "1"})
 
     def interrupt(self) -> None:

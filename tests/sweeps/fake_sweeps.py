@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import multi_train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +22,9 @@ QUEUE = [{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]
 
 
 def run_sweep(words: Sequence[str], program: Path = FAKE) -> int:
-    return multi_train.main(words, program)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multi_train, "PROGRAM", program)
+        return multi_train.main(words)
 
 
 def command(folder: Path, definition: dict[str, Any], *words: str) -> list[str]:
@@ -69,5 +73,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def start_sweep(words: Sequence[str], program: Path = FAKE) -> subprocess.Popen[bytes]:
-    code = f"import multi_train, pathlib; multi_train.main({[*words]}, pathlib.Path({str(program)!r}))"
-    return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)
+    code = f"multi_train.PROGRAM = pathlib.Path({str(program)!r}); multi_train.main({[*words]})"
+    return subprocess.Popen(
+        [sys.executable, "-c", f"import multi_train, pathlib; {code}"], cwd=ROOT, stdout=subprocess.DEVNULL
+    )

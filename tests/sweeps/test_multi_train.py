@@ -58,7 +58,8 @@ def test_a_missing_package_is_one_sentence(
 def test_without_a_search_and_a_cluster_their_packages_are_not_loaded(tmp_path: Path) -> None:
     words = command(tmp_path / "sweep", {})
     code = (
-        f"import multi_train, pathlib, sys\ncode = multi_train.main({words}, pathlib.Path('{tmp_path}/nothing.py'))\n"
+        f"import multi_train, pathlib, sys\nmulti_train.PROGRAM = pathlib.Path('{tmp_path}/nothing.py')\n"
+        f"code = multi_train.main({words})\n"
         "assert code == 1, code\nassert not {'optuna', 'ray'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)

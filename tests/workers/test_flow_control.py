@@ -97,21 +97,27 @@ def test_a_slow_learner_gets_fresh_rounds(most: int) -> None:
 
 
 @pytest.mark.parametrize(("most", "playing", "learning"), [(32, 1.0, 0.1), (128, 3.0, 0.1), (128, 5.0, 0.5)])
-def test_a_high_limit_falls_once_for_the_same_surplus(most: int, playing: float, learning: float) -> None:
+def test_a_high_limit_falls_once_for_the_same_surplus(
+    monkeypatch: pytest.MonkeyPatch, most: int, playing: float, learning: float
+) -> None:
     """The rounds in flight when the limit falls wait as long as before."""
-    outcome = simulate(PlayOnDemand(most, first=most), 1000, playing, learning, jitter=0.1)
+    monkeypatch.setattr("workers.flow_control.FIRST", float(most))
+    outcome = simulate(PlayOnDemand(most), 1000, playing, learning, jitter=0.1)
     assert outcome.lowest >= 0.8 * playing / learning
     assert outcome.limit <= 1.5 * playing / learning + 2
 
 
 @pytest.mark.parametrize(("most", "needed"), [(2, 2), (32, 10), (128, 10), (128, 40)])
-def test_the_first_rounds_are_nearly_as_fresh_as_all_others(most: int, needed: int) -> None:
+def test_the_first_rounds_are_nearly_as_fresh_as_all_others(
+    monkeypatch: pytest.MonkeyPatch, most: int, needed: int
+) -> None:
     """Also where there are many more workers than the learner needs, and it still gets what it needs before long."""
     first = simulate(PlayOnDemand(most), 20 * needed, playing=0.1 * needed, learning=0.1, jitter=0.1)
     assert first.oldest <= 2 * min(most, needed) + 4
     if most > needed:
         assert first.rounds_per_second >= 0.9 / 0.1, "in the second half of the rounds"
-    at_once = simulate(PlayOnDemand(128, first=128), 200, playing=1.0, learning=0.1, jitter=0.1)
+    monkeypatch.setattr("workers.flow_control.FIRST", 128.0)
+    at_once = simulate(PlayOnDemand(128), 200, playing=1.0, learning=0.1, jitter=0.1)
     assert at_once.oldest > 100, "if all workers began at once"
 
 

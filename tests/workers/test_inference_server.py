@@ -50,9 +50,9 @@ ENVIRONMENTS = 3
 
 
 class ServerThread:
-    """A server in a thread of this process, and its shared memory. `padding` rows are added to each batch."""
+    """A server in a thread of this process, and its shared memory."""
 
-    def __init__(self, lstm_size: int, lockstep: bool, workers: int, padding: int, device: torch.device) -> None:
+    def __init__(self, lstm_size: int, lockstep: bool, workers: int, device: torch.device) -> None:
         torch.manual_seed(0)
         self.layout = UnrollLayout(
             7, 3, frame_shape=(1, CELLS * CELL, CELLS * CELL), action_sizes=(3,), lstm_size=lstm_size, feature_size=4
@@ -74,7 +74,6 @@ class ServerThread:
             self.times,
             lockstep,
             [server_end for _, server_end in ends],
-            pad=lambda count, device: count + padding,
         )
         self._thread = threading.Thread(target=self._serve, args=(server, servers_end))
         self._thread.start()
@@ -116,11 +115,14 @@ def running_server(
     padding: int = 0,
     device: torch.device = CPU_DEVICE,
 ) -> Iterator[ServerThread]:
-    server = ServerThread(lstm_size, lockstep, workers, padding, device)
-    try:
-        yield server
-    finally:
-        server.close()
+    """`padding` rows are added to each batch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("workers.inference_server.padded_size", lambda count, device: count + padding)
+        server = ServerThread(lstm_size, lockstep, workers, device)
+        try:
+            yield server
+        finally:
+            server.close()
 
 
 def collect(rollout: Rollout, layout: UnrollLayout) -> dict[str, Any]:

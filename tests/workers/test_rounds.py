@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 import numpy as np
+import pytest
 import torch
 
 from processes.child import Child
@@ -153,5 +154,6 @@ def test_no_more_games_are_played_by_turns_than_the_learner_needs() -> None:
     assert max(counts) <= min(counts) + 1
 
 
-def test_workers_beyond_those_play_when_the_learner_needs_them() -> None:
-    assert set(turns(PlayOnDemand(40, first=30), 30)) == set(range(31)) - {2}
+def test_workers_beyond_those_play_when_the_learner_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.flow_control.FIRST", 30.0)
+    assert set(turns(PlayOnDemand(40), 30)) == set(range(31)) - {2}
