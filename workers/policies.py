@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
-from typing import Protocol
 
 import torch
 
@@ -15,7 +14,7 @@ from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import InferenceRows, PolicyInputs
 
 
-class ActingPolicy(Protocol):
+class ActingPolicy:
     """Chooses actions for groups of environments, one group at a time.
 
     From `request` until `result`, the group's inputs must not change. A result is valid until the group's next request.
@@ -25,25 +24,27 @@ class ActingPolicy(Protocol):
     inputs: PolicyInputs
 
     def refresh(self) -> None:
-        """Load the newest weights; called before each unroll."""
+        """Load the newest weights; called before each unroll. An inference server does so before each batch."""
 
     def request(self, group: int) -> None:
-        """Ask for the actions of one group."""
+        """Ask for the actions of one group. With a network of its own, `result` computes them."""
 
     def result(self, group: int) -> tuple[Decision, int]:
         """Wait for the requested actions; also return the version of the weights that chose them."""
+        raise NotImplementedError
 
     def value_of(self, environment: int) -> float:
         """The value estimate of what an environment shows now, where a time limit has cut the episode off."""
+        raise NotImplementedError
 
 
-class LocalPolicy:
+class LocalPolicy(ActingPolicy):
     """Chooses actions with a copy of the network, for all environments at once."""
 
     def __init__(
         self, actor: Actor, layout: UnrollLayout, environments: int, load_newest: Callable[[], int] = lambda: 0
     ) -> None:
-        self.groups: Sequence[slice] = (slice(0, environments),)
+        self.groups = (slice(0, environments),)
         self.inputs = PolicyInputs.at_start(environments, layout)
         self._no_uniforms = torch.zeros(1, *layout.action_shape, dtype=torch.float64)  # for `value_of`
         self._actor = actor
@@ -52,9 +53,6 @@ class LocalPolicy:
 
     def refresh(self) -> None:
         self._version = self._load_newest()
-
-    def request(self, group: int) -> None:
-        """Nothing to do: `result` computes the actions."""
 
     def result(self, group: int) -> tuple[Decision, int]:
         return self._act(self.inputs.select(self.groups[group])), self._version
@@ -67,7 +65,7 @@ class LocalPolicy:
         return self._actor.act(inputs.pictures, inputs.state, inputs.uniforms, inputs.vectors)
 
 
-class RemotePolicy:
+class RemotePolicy(ActingPolicy):
     """Sends requests to the inference server, so that the worker can step one group while it waits for the other.
 
     A worker's processes share a pipe, one after the other. Each numbers its groups anew, so that it never takes a
@@ -76,7 +74,7 @@ class RemotePolicy:
 
     def __init__(self, rows: InferenceRows, worker: int, server: Connection, restart_index: int = 0) -> None:
         *halves, self._extra_row = rows.groups
-        self.groups: Sequence[slice] = halves
+        self.groups = halves
         self._server = server
         self._first = restart_index * len(rows.groups)  # the number of group 0 in messages of this process
         rows.requests.array[worker] = 0
@@ -88,9 +86,6 @@ class RemotePolicy:
         self._decisions = [Decision(*(part[group] for part in decision)) for group in rows.groups]
         self._versions = [versions[group] for group in rows.groups]
         self._arrived: set[int] = set()  # numbers of groups whose result arrived during the wait for another group
-
-    def refresh(self) -> None:
-        """Nothing to do: the server loads the newest weights before each batch."""
 
     def request(self, group: int) -> None:
         with suppress(BrokenPipeError):  # `result` notices it

@@ -1,6 +1,5 @@
 """Unrolls of environments with pictures, vectors and every kind of action, compared with a second environment."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from option_flags import Config
 from replay.row_layout import Rows
 from replay.unroll_layout import ActionKind, UnrollLayout
 from tests.scripted_spaces import SIZES, MakeScripted, ScriptedSpaces
+from workers.policies import ActingPolicy
 from workers.policy_inputs import PolicyInputs
 from workers.rollout import Rollout, SeededEnvironment
 from wrappers.environment import environment_spec
@@ -22,18 +22,15 @@ from wrappers.environment import environment_spec
 ENVIRONMENTS, STEPS = 2, 5
 
 
-class RandomPolicy:
+class RandomPolicy(ActingPolicy):
     """Chooses random actions and remembers which observations it saw."""
 
     def __init__(self, layout: UnrollLayout) -> None:
-        self.groups: Sequence[slice] = (slice(0, ENVIRONMENTS),)
+        self.groups = (slice(0, ENVIRONMENTS),)
         self.inputs = PolicyInputs.at_start(ENVIRONMENTS, layout)
         self.uniforms: list[NDArray[np.float64]] = []
         self._layout = layout
         self._rng = np.random.default_rng(0)
-
-    def refresh(self) -> None:
-        pass
 
     def request(self, group: int) -> None:
         self.uniforms.append(self.inputs.uniforms.numpy().copy())
