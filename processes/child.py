@@ -18,7 +18,7 @@ from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from processes.handover import packed
 from processes.inside import ASK_WHERE
@@ -71,11 +71,6 @@ class Process(Protocol):
 Launch = Callable[[str, Sequence[int]], Process]  # (name, open files for it) → process
 
 
-class End(NamedTuple):
-    exit_code: int
-    printed: str  # the last lines
-
-
 class Child:
     """A running child, until `end`."""
 
@@ -104,8 +99,11 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.kill()
 
-    def end(self, grace: float = 0.0) -> End:
-        """Kill it and wait for its end. With `grace`, it may end by itself for so many seconds."""
+    def end(self, grace: float = 0.0) -> tuple[int, str]:
+        """Kill it and wait for its end. With `grace`, it may end by itself for so many seconds.
+
+        Returns its exit code, and the last lines that it has printed.
+        """
         self.connection.close()
         if grace:
             with suppress(subprocess.TimeoutExpired):
@@ -113,9 +111,9 @@ class Child:
         self.kill()
         exit_code = self._process.wait()
         os.close(self._lifeline)
-        end = End(exit_code, self.printed.last_lines())
+        said = self.printed.last_lines()
         self.printed.close()
-        return end
+        return exit_code, said
 
     def where_it_hangs(self) -> str:
         """The lines of code that it executes, most recent call first; empty if it does not answer, as when stopped."""

@@ -2,9 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
-
-import torch
 
 from machine.machine_setup import Machine
 from option_flags import Config, EnvironmentOptions, preset
@@ -18,23 +15,16 @@ HIGH_LAG = 40  # updates; learning is measured with a policy lag of 3 to 15 only
 LOWER_LAG = "a larger --batch_size or fewer --envs_per_worker would lower it"
 
 
-class NetworkInUse(NamedTuple):
-    """What --network and --precision have come to."""
-
-    name: str
-    precision: torch.dtype
-
-
 def run_header(
     config: Config,
     folder: Path,
     machine: Machine,
     layout: UnrollLayout,
-    network: NetworkInUse,
+    network: str,
     planned_updates: int,
 ) -> list[str]:
-    """The configuration in a few lines."""
-    precision = str(network.precision).removeprefix("torch.")
+    """The configuration in a few lines; `network` is what --network has come to."""
+    precision = str(machine.precision).removeprefix("torch.") if layout.has_pictures else "float32"
     shares = [
         f"{share} {replay.type}" for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
     ]
@@ -53,7 +43,7 @@ def run_header(
         f"learner on {machine.device} in {precision} with {counted(machine.learner_threads, 'thread')}; "
         f"{counted(machine.worker_count, 'worker')} × {config.workers.envs_per_worker} environments = {environments}",
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
-        f"{network.name}{' with LSTM' if config.network.use_lstm else ''}, "
+        f"{network}{' with LSTM' if config.network.use_lstm else ''}, "
         f"{_planned(config, planned_updates)}",
         *_interaction(config, machine),
         *([] if cluster is None else [f"cluster at {cluster}: its other nodes play as they join"]),

@@ -18,7 +18,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from processes.pool import RunFailedError
 from reports.console import make_console
-from reports.run_header import NetworkInUse, run_header
+from reports.run_header import run_header
 from reports.sinks import make_sinks
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.run_folder import LOGS, MESSAGES
@@ -77,8 +77,8 @@ def train(
 
 def first_lines(run: Run, environment_notes: Sequence[str]) -> list[str]:
     """What is said before a run starts: its settings, and what is unusual about it."""
-    network = NetworkInUse(run.network.torso_name, run.network.compute_dtype)
-    header = run_header(run.config, run.folder, run.machine, run.layout, network, run.resume.planned_updates)
+    planned, network = run.resume.planned_updates, run.network.torso_name
+    header = run_header(run.config, run.folder, run.machine, run.layout, network, planned)
     return [*header, *learners_in_words(run.part, run.rank), *environment_notes, *run.notes, *run.resume.notes]
 
 

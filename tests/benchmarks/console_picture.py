@@ -19,7 +19,7 @@ from machine.machine_setup import Machine
 from option_flags import OPTIONS, Config
 from reports.console import LiveConsole
 from reports.run_display import ReplayFill, Status
-from reports.run_header import NetworkInUse, run_header
+from reports.run_header import run_header
 from run_files.metrics import METRICS
 from run_files.run_folder import CONFIG
 from run_files.run_reader import read_history
@@ -60,9 +60,10 @@ def _header(config: Config, content: dict[str, Any], run: Path) -> list[str]:
         slots_per_worker=known["slots_per_worker"],
         learner_threads=known["learner_threads"],
     )
-    network = NetworkInUse(content["network"], machine.precision)
     layout = make_unroll_layout(config, make_atari)
-    return run_header(config, Path("results", run.name), machine, layout, network, content["planned_updates"])
+    return run_header(
+        config, Path("results", run.name), machine, layout, content["network"], content["planned_updates"]
+    )
 
 
 def _status(

@@ -97,7 +97,7 @@ class Parent:
     def end(self) -> int:
         """Its exit code."""
         if not self._exit_codes:
-            self._exit_codes.append(self.child.end().exit_code)
+            self._exit_codes.append(self.child.end()[0])
         return self._exit_codes[0]
 
 
@@ -205,8 +205,8 @@ def test_forked_children_share_what_their_server_has_loaded(server: ForkServer) 
     os.kill(children[0].pid, signal.SIGSEGV)
     children[1].send(Kind.GAME)  # it ends by itself
     wait_until(lambda: all(child.has_ended for child in children[:2]))
-    assert [child.end().exit_code for child in children[:2]] == [-signal.SIGSEGV, 0]
-    assert children[2].end().exit_code in (-signal.SIGKILL, 0)  # killed, unless it noticed first that its pipe closed
+    assert [child.end()[0] for child in children[:2]] == [-signal.SIGSEGV, 0]
+    assert children[2].end()[0] in (-signal.SIGKILL, 0)  # killed, unless it noticed first that its pipe closed
 
 
 def test_a_fork_server_that_was_killed_is_replaced_and_its_children_go_on(server: ForkServer) -> None:

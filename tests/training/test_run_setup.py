@@ -19,7 +19,7 @@ from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
 from replay.unroll_layout import ActionKind, UnrollLayout
-from reports.run_header import LOWER_LAG, NetworkInUse, described_actions, described_observations, run_header
+from reports.run_header import LOWER_LAG, described_actions, described_observations, run_header
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
 from training import run as run_module
@@ -28,7 +28,7 @@ from training.train import records_updates, train
 from wrappers.make_environment import make_environment
 
 CATCH = UnrollLayout(unroll_length=20, frame_stack=1, frame_shape=(1, 36, 36), action_sizes=(3,))
-NETWORK = NetworkInUse("nature", torch.bfloat16)
+NETWORK = "nature"
 HALF_REPLAYED = (
     '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, {"type": "standard", "capacity": 9, "sample_ratio": 0.5}]'
 )
@@ -183,8 +183,8 @@ def test_observations_of_every_kind_are_described(
 def test_the_head_names_the_network_and_the_precision_that_are_used(tmp_path: Path) -> None:
     """Not those of the flags: --network=auto, and bfloat16 where the torso computes in float32."""
     setup = set_up_run(Config.from_flags({"env": "CartPole-v1", "precision": "bfloat16"}), make_environment, None)
-    network = NetworkInUse(setup.network.torso_name, setup.network.compute_dtype)
-    lines = run_header(setup.config, tmp_path, setup.machine, setup.layout, network, 100)
+    lines = run_header(setup.config, tmp_path, setup.machine, setup.layout, setup.network.torso_name, 100)
+    assert setup.network.compute_dtype == torch.float32
     assert lines[0].startswith("CartPole-v1, sees 4 numbers, 2 actions, seed ")
     assert " in float32 with " in lines[1]
     assert lines[2].endswith("; mlp, 100 updates planned")
