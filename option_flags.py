@@ -134,7 +134,7 @@ class Config:
     @property
     def steps_to_learn(self) -> int:
         """Agent steps of a new run before its first update."""
-        each, fill = self.fresh_unrolls_per_batch, self.replay.longest_warmup
+        each, fill = self.fresh_unrolls_per_batch, max(self.replay.warmup_unrolls)
         unrolls = each * (self._batches_to_learn - 1)
         unrolls += fill + each if self.replay.queue_shares else max(fill, each)
         return unrolls * self.replay.r_f_steps

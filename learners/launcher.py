@@ -130,7 +130,7 @@ class Launcher:
                 flags = resumed(flags, folder)
             has_saved = flags.get("load_model_url") is not None
             place = "from the last checkpoint" if has_saved else "from the beginning, because nothing was saved yet"
-            say(f"learner {lost} was lost: all learners start again {place}")
+            write(sys.stdout, f"learner {lost} was lost: all learners start again {place}\n".encode())
 
     def _wait(self, learners: Learners) -> list[int]:
         """Wait until all have ended, at most END_SECONDS after the first one that failed; return the exit codes."""
@@ -165,10 +165,6 @@ def _code_of_end(code: int) -> int:
     if code == -signal.SIGTERM:  # it had not come to its first line
         return stopped_at_start()
     return 128 + signal.SIGINT if code == 128 + signal.SIGTERM else 0
-
-
-def say(text: str) -> None:
-    write(sys.stdout, f"{text}\n".encode())
 
 
 def write(stream: TextIO, content: bytes) -> None:

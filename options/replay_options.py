@@ -82,10 +82,6 @@ class ReplaySpec:
     def ranks_by_features(self) -> bool:
         return self.ranks and self.dist_function in ("ln_norm", "cos_dist")
 
-    @property
-    def ranks_by_network(self) -> bool:
-        return self.ranks and self.dist_function != "random"
-
     def warmup_unrolls(self, share: int, fill_in_factor: float) -> int:
         """Number of unrolls of the run in the replay before learning starts; a queue, and demonstrations, need none."""
         if self.type in ("queue", DEMONSTRATIONS):
@@ -261,10 +257,6 @@ class ReplayOptions(Options):
         """Number of unrolls in each replay before learning starts."""
         factor = self.training_fill_in_factor
         return tuple(r.warmup_unrolls(share, factor) for r, share in zip(self.replays, self.shares, strict=True))
-
-    @property
-    def longest_warmup(self) -> int:
-        return max(self.warmup_unrolls)
 
     @property
     def batches_ahead(self) -> int:

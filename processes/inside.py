@@ -75,15 +75,10 @@ def live(files: Sequence[int]) -> None:
     except BaseException as error:
         _end_programs()
         with suppress(OSError):  # the parent has ended
-            send_error(connection, _in_words(error))
+            report = getattr(error, "report", None)  # what some exceptions say in place of a traceback
+            send_error(connection, report if isinstance(report, str) else traceback.format_exc())
         os._exit(1)
     _end_programs()
-
-
-def _in_words(error: BaseException) -> str:
-    """What an exception says of itself, if it has a report; else its traceback."""
-    report = getattr(error, "report", None)
-    return report if isinstance(report, str) else traceback.format_exc()
 
 
 def _end_with_parent(lifeline: int) -> None:

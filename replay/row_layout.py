@@ -53,7 +53,7 @@ class RowLayout:
         return last.offset + -(-last.nbytes // ALIGNMENT) * ALIGNMENT
 
     @cached_property
-    def _field_by_name(self) -> dict[str, Field]:
+    def by_name(self) -> dict[str, Field]:
         return {field.name: field for field in self.fields}
 
     @cached_property
@@ -61,12 +61,9 @@ class RowLayout:
         """Two layouts have the same fingerprint if and only if their fields are the same."""
         return hashlib.sha256(repr(self.fields).encode()).hexdigest()[:16]
 
-    def field(self, name: str) -> Field:
-        return self._field_by_name[name]
-
     def array(self, rows: Rows, name: str) -> NDArray[Any]:
         """A view of one field of rows `[..., nbytes]` → `[..., *shape]`. Writing to the view changes the rows."""
-        field = self._field_by_name[name]
+        field = self.by_name[name]
         flat = rows[..., field.offset : field.offset + field.nbytes].view(field.dtype)
         return flat.reshape((*rows.shape[:-1], *field.shape))
 

@@ -53,7 +53,7 @@ class UnrollCodec:
     """
 
     def __init__(self, layout: UnrollLayout, level: int) -> None:
-        frames = layout.field("frames")
+        frames = layout.by_name["frames"]
         self._nbytes = layout.nbytes
         self._start, self._end = frames.offset, frames.offset + frames.nbytes
         self._frame_nbytes = frames.nbytes // frames.shape[0]

@@ -71,7 +71,8 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], object]) 
     temporary = temporary_beside(path)
     try:
         with temporary.open("xb") as file:
-            hold(file)
+            with suppress(OSError):  # some network file systems have no locks
+                fcntl.flock(file, fcntl.LOCK_EX)  # keeps `remove_abandoned` from removing it
             if isinstance(content, bytes):
                 file.write(content)
             else:
@@ -89,12 +90,6 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], object]) 
 def temporary_beside(path: Path) -> Path:
     """A new name for a temporary file in the folder of `path`. `remove_abandoned` recognises such names."""
     return path.with_name(f".{path.name}.{secrets.token_hex(RANDOM_BYTES)}.tmp")
-
-
-def hold(temporary: BinaryIO) -> None:
-    """Keep `remove_abandoned` from removing the temporary file, as long as it is open."""
-    with suppress(OSError):  # some network file systems have no locks
-        fcntl.flock(temporary, fcntl.LOCK_EX)
 
 
 def remove_abandoned(folder: Path) -> None:

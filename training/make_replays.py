@@ -37,7 +37,8 @@ def make_mix(run: Run) -> Mix:
     if not ahead:
         return mix
     shares = zip(config.replay.replays, config.replay.shares, strict=True)
-    ranks = any(entry.most_candidates(share) > share and entry.ranks_by_network for entry, share in shares)
+    ranked = [entry for entry, share in shares if entry.ranks and entry.most_candidates(share) > share]
+    ranks = any(entry.dist_function != "random" for entry in ranked)
 
     def copy_learner() -> int:
         if ranks:

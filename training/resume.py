@@ -214,7 +214,7 @@ def read_saved_replays(parent: Checkpoint, config: Config, layout: UnrollLayout)
     files = sorted(parent.path.parent.glob(NUMBERED_REPLAYS))
     path = next((path for path in reversed(files) if path.name <= parent.replay_path.name), None)
     if path is None:
-        return empty("none were saved") if config.replay.longest_warmup else (NO_REPLAYS, [])
+        return empty("none were saved") if any(config.replay.warmup_unrolls) else (NO_REPLAYS, [])
     try:
         saved = read_tensor_file(path)
     except (DamagedFileError, OSError) as error:

@@ -170,7 +170,7 @@ def measure(played: Played, capacity: int, compressed: bool, level: int, rounds:
         capacity=capacity,
         storage=f"lz4, {level}" if compressed else "raw",
         bytes_per_unroll=held / capacity,
-        of_frames=held / capacity / played.layout.field("frames").nbytes,
+        of_frames=held / capacity / played.layout.by_name["frames"].nbytes,
         rss_per_unroll=grown / capacity,
         adds_per_second=capacity / filling,
         draws_per_second=1 / drawing,

@@ -94,7 +94,7 @@ def test_frames_that_repeat_are_stored_once(frame_shape: tuple[int, ...]) -> Non
     """Even if one frame is larger than the window of lz4. The background is noise, which does not compress."""
     layout = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=frame_shape, action_sizes=(6,))
     row = game_like(layout, 4)
-    rest = layout.nbytes - layout.field("frames").nbytes
+    rest = layout.nbytes - layout.by_name["frames"].nbytes
     still = int(np.prod(frame_shape))
     assert len(UnrollCodec(layout, 0).encode(row)) < still + rest + layout.nbytes / 100
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agents.training_batch import gather_frames, merge_frames, rebuild_stacks, stack_indices
+from agents.training_batch import merge_frames, rebuild_stacks, stack_indices
 from replay.row_layout import ALIGNMENT, Rows
 from replay.unroll_layout import UnrollLayout
 from wrappers.environment import as_observation
@@ -180,7 +180,7 @@ def test_merged_frames_equal_gathered_ones(stack: int, channels: int) -> None:
     rng = np.random.default_rng(0)
     frames = torch.from_numpy(rng.integers(0, 256, (9, channels, 5, 4), dtype=np.uint8))
     rows = torch.from_numpy(rng.integers(0, 9, (3, 2, stack)))
-    gathered, merged = gather_frames(frames, rows), merge_frames(frames, rows)
+    gathered, merged = frames[rows].flatten(2, 3), merge_frames(frames, rows)
     assert gathered.shape == merged.shape == (3, 2, stack * channels, 5, 4)
     assert torch.equal(gathered, merged)
 

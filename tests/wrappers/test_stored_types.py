@@ -49,8 +49,8 @@ def test_vectors_are_stored_in_the_smallest_type_that_holds_them_exactly(name: s
     space, dtype = CASES[name]
     agent = adapted(Scripted(space))
     layout = unroll_layout(Config().replace_flags(r_f_steps=STATES - 1), agent.spec_for_agent)
-    assert layout.field("vectors").shape == (STATES, layout.vector_size)
-    assert layout.field("vectors").dtype == dtype
+    assert layout.by_name["vectors"].shape == (STATES, layout.vector_size)
+    assert layout.by_name["vectors"].dtype == dtype
     rows = np.zeros((1, layout.nbytes), np.uint8)
     observations = [agent.reset()[0].vector, *(agent.step(0)[0].vector for _ in range(STATES - 1))]
     layout.array(rows, "vectors")[0] = observations
