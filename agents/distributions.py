@@ -282,10 +282,8 @@ def distribution_of(layout: UnrollLayout) -> PolicyDistribution:
         return Categorical(layout.action_sizes)
     if layout.action_kind == "gaussian":
         return DiagonalGaussian(len(layout.action_sizes))
-    if layout.action_kind == "mixed":
-        choices = tuple(size for size in layout.action_sizes if size)
-        return Mixed(Categorical(choices), DiagonalGaussian(len(layout.action_sizes) - len(choices)))
-    raise ValueError(f"there is no distribution for actions of the kind {layout.action_kind}")
+    choices = tuple(size for size in layout.action_sizes if size)
+    return Mixed(Categorical(choices), DiagonalGaussian(len(layout.action_sizes) - len(choices)))
 
 
 # Means over a policy by a fixed set of evenly spread points, for what has no closed form.

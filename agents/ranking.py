@@ -1,6 +1,5 @@
 """Distances of unrolls from the current policy, by which replays rank their candidates; smaller is nearer."""
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -102,8 +101,6 @@ LIMITS = torch.finfo(torch.float32)
 def ln_norm(a: torch.Tensor, b: torch.Tensor, p: float) -> torch.Tensor:
     """‖a − b‖_p, without gradient: `[..., F]`, `[..., F]` → `[...]`; the dimensions before F broadcast."""
     _check(a, b)
-    if not 0 < p < math.inf:
-        raise ValueError(f"p must be above 0 and finite, not {p}")
     differences = (a - b).abs()
     # Powers of x / max(x) can neither overflow nor all underflow. The maximum may be 0 or infinite.
     largest = differences.amax(-1, keepdim=True).clamp(LIMITS.tiny, LIMITS.max)
