@@ -24,7 +24,7 @@ def vtrace(
     rho_bar: float,
     c_bar: float,
     trace_lambda: float,
-    trusted: torch.Tensor | None = None,
+    trusted: torch.Tensor,
 ) -> VTrace:
     """Targets and advantages of T steps.
 
@@ -33,13 +33,11 @@ def vtrace(
     Nothing stored with such a state counts, even if it is not finite; its own advantage is 0.
     """
     steps_and_batch = log_ratios.shape
-    for name, tensor in (("discounts", discounts), ("rewards", rewards), ("values", values)):
+    for name, tensor in (("discounts", discounts), ("rewards", rewards), ("values", values), ("trusted", trusted)):
         if tensor.shape != steps_and_batch or tensor.dim() != 2:
             raise ValueError(
                 f"{name} must be [T, B] like log_ratios {tuple(steps_and_batch)}, not {tuple(tensor.shape)}"
             )
-    if trusted is not None and trusted.shape != steps_and_batch:
-        raise ValueError(f"trusted must be [T, B] like log_ratios {tuple(steps_and_batch)}, not {tuple(trusted.shape)}")
     if bootstrap_value.shape != steps_and_batch[1:]:
         raise ValueError(f"bootstrap_value must be [B], not {tuple(bootstrap_value.shape)}")
     if rho_bar < c_bar:
@@ -49,18 +47,14 @@ def vtrace(
     rhos = ratios.clamp(max=rho_bar)
     traces = trace_lambda * ratios.clamp(max=c_bar)
     next_values = torch.cat([values[1:], bootstrap_value[None]])
-    deltas = rhos * (rewards + discounts * next_values - values)
+    deltas = torch.where(trusted, rhos * (rewards + discounts * next_values - values), 0.0)
+    decays = torch.where(trusted, discounts * traces, 0.0)
 
-    decays = discounts * traces
-    if trusted is not None:
-        deltas, decays = torch.where(trusted, deltas, 0.0), torch.where(trusted, decays, 0.0)
     corrections = [torch.zeros_like(bootstrap_value)]  # v_t − V_t, from the end backwards
     for delta, decay in zip(reversed(deltas.unbind()), reversed(decays.unbind()), strict=True):
         corrections.append(torch.addcmul(delta, decay, corrections[-1]))
 
     targets = values + torch.stack(corrections[:0:-1])
     next_targets = torch.cat([targets[1:], bootstrap_value[None]])
-    advantages = rhos * (rewards + discounts * next_targets - values)
-    if trusted is not None:
-        advantages = torch.where(trusted, advantages, 0.0)
+    advantages = torch.where(trusted, rhos * (rewards + discounts * next_targets - values), 0.0)
     return VTrace(targets, advantages, ratios)

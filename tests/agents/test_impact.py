@@ -90,7 +90,7 @@ def test_beside_the_acting_policy_the_surrogate_has_the_gradient_of_the_policy_g
     steps = random_steps(np.random.default_rng(0), 4, 3)
     steps = steps._replace(log_ratios=np.zeros((4, 3)))
     tensors = {name: torch.tensor(array) for name, array in steps._asdict().items()}
-    trace = vtrace(**tensors, rho_bar=1.0, c_bar=1.0, trace_lambda=1.0)
+    trace = vtrace(**tensors, rho_bar=1.0, c_bar=1.0, trace_lambda=1.0, trusted=EVERYWHERE)
     policy = torch.full((4, 3), -1.5, dtype=torch.float64, requires_grad=True)
     fixed = policy.detach().clone()
     advantages = trace.targets - tensors["values"]
@@ -106,7 +106,8 @@ def test_targets_less_values_are_the_generalised_advantages_of_the_paper(
 ) -> None:
     data = random_steps(np.random.default_rng(seed), steps, 2)
     tensors = {name: torch.tensor(array) for name, array in data._asdict().items()}
-    trace = vtrace(**tensors, rho_bar=1.2, c_bar=0.9, trace_lambda=trace_lambda)
+    trusted = torch.ones_like(tensors["rewards"], dtype=torch.bool)
+    trace = vtrace(**tensors, rho_bar=1.2, c_bar=0.9, trace_lambda=trace_lambda, trusted=trusted)
     for s, b in np.ndindex(steps, 2):
         expected = gae_advantage(data, s, b, 1.2, 0.9, trace_lambda)
         assert float(trace.targets[s, b] - data.values[s, b]) == pytest.approx(expected, rel=1e-9, abs=1e-9)

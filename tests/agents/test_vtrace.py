@@ -15,8 +15,12 @@ FIELDS = ("log_ratios", "discounts", "rewards", "values", "bootstrap_value")
 
 def run(steps: Steps, rho_bar: float, c_bar: float, trace_lambda: float, trusted: NDArray[Any] | None = None) -> VTrace:
     tensors = {name: torch.tensor(array) for name, array in steps._asdict().items()}
-    mask = None if trusted is None else torch.tensor(trusted)
+    mask = everywhere(tensors["rewards"]) if trusted is None else torch.tensor(trusted)
     return vtrace(**tensors, rho_bar=rho_bar, c_bar=c_bar, trace_lambda=trace_lambda, trusted=mask)
+
+
+def everywhere(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(tensor, dtype=torch.bool)
 
 
 def random_steps(rng: np.random.Generator, steps: int, batch: int, gamma: float = 0.9, end: float = 0.2) -> Steps:
@@ -57,7 +61,8 @@ def test_targets_and_advantages_match_the_paper(
 def test_float32_inputs_give_float32_outputs() -> None:
     data = random_steps(np.random.default_rng(0), 20, 8)
     tensors = {name: torch.tensor(array).float() for name, array in data._asdict().items()}
-    single = vtrace(**tensors, rho_bar=1.0, c_bar=1.0, trace_lambda=0.95)
+    trusted = everywhere(tensors["rewards"])
+    single = vtrace(**tensors, rho_bar=1.0, c_bar=1.0, trace_lambda=0.95, trusted=trusted)
     assert {tensor.dtype for tensor in single} == {torch.float32}
     targets = vtrace_targets(data, 1.0, 1.0, 0.95, np.ones((20, 8), bool))
     np.testing.assert_allclose(single.targets, targets, rtol=1e-5, atol=1e-5)
@@ -123,7 +128,8 @@ def test_overflowing_ratios_give_finite_targets() -> None:
 def test_inputs_are_not_changed_and_outputs_have_no_gradient() -> None:
     data = random_steps(np.random.default_rng(0), 4, 2)
     tensors = {name: torch.tensor(array, requires_grad=True) for name, array in data._asdict().items()}
-    result = vtrace(**tensors, rho_bar=1.0, c_bar=1.0, trace_lambda=1.0)
+    trusted = everywhere(tensors["rewards"])
+    result = vtrace(**tensors, rho_bar=1.0, c_bar=1.0, trace_lambda=1.0, trusted=trusted)
     assert not any(tensor.requires_grad for tensor in result)
     for name, array in data._asdict().items():
         np.testing.assert_array_equal(tensors[name].detach(), array)
@@ -153,7 +159,7 @@ def test_wrong_shapes_are_refused(name: str, shape: tuple[int, ...]) -> None:
 def test_steps_without_a_batch_are_refused() -> None:
     tensors = {name: torch.zeros(4) for name in FIELDS[:4]} | {"bootstrap_value": torch.zeros(())}
     with pytest.raises(ValueError, match=r"must be \[T, B\]"):
-        vtrace(**tensors, rho_bar=1.0, c_bar=1.0, trace_lambda=1.0)
+        vtrace(**tensors, rho_bar=1.0, c_bar=1.0, trace_lambda=1.0, trusted=everywhere(tensors["rewards"]))
 
 
 def test_rho_bar_below_c_bar_is_refused() -> None:
