@@ -36,7 +36,9 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
     fields = layout.tensors(rows.to(device))
     dones = fields["dones"].bool()
     keep = (~dones).float()
-    previous_actions = after_episodes(fields["actions"], dones, on_device(layout.no_action, device))
+    actions, no_action = fields["actions"], on_device(layout.no_action, device)
+    # Those before each of the states 1 to T; none after the end of an episode.
+    previous_actions = torch.where(dones.view(*dones.shape, *(1,) * (actions.dim() - 2)), no_action, actions)
     seen_rewards, ended = fields["rewards"], dones
     step_discounts = torch.full_like(seen_rewards, gamma)
     if layout.delayed_actions:
@@ -57,7 +59,7 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
             lstm_state=fields["first_lstm_state"],
             vectors=fields["vectors"].float().transpose(0, 1) if layout.vector_length else None,
         ),
-        actions=fields["actions"].transpose(0, 1),
+        actions=actions.transpose(0, 1),
         rewards=(fields["rewards"] + step_discounts * fields["bootstraps"]).T,
         discounts=(step_discounts * ~ended).T,
         behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
@@ -80,11 +82,6 @@ def observed_pictures(
         return rebuild_stacks(fields["frames"], fields["dones"], slice(None) if states is None else states)
     batch, steps = fields["dones"].shape
     return fields["frames"].new_zeros(steps + 1 if states is None else len(states), batch, 0, 0, 0)
-
-
-def after_episodes(actions: torch.Tensor, dones: torch.Tensor, no_action: torch.Tensor) -> torch.Tensor:
-    """The action before each of the states 1 to T: `[B, T, ...]`, `dones [B, T]`. After an episode's end, none."""
-    return torch.where(dones.view(*dones.shape, *(1,) * (actions.dim() - 2)), no_action, actions)
 
 
 def stack_indices(dones: torch.Tensor, frame_stack: int) -> torch.Tensor:

@@ -225,7 +225,12 @@ class FilesTab:
                         self._download(self._folder / name)
             heading(2, "Checkpoints")
             if checkpoints:
-                table([self._file_row(*file) for file in checkpoints], left=("file",))
+                now = time.time()
+                rows = [
+                    {"file": path.name, "size": file_size(nbytes), "age": age(written, now), "link": self._link(path)}
+                    for path, written, nbytes in checkpoints
+                ]
+                table(rows, left=("file",))
             else:
                 ui.label("None yet.").classes("soft")
             if evaluations:
@@ -245,14 +250,6 @@ class FilesTab:
 
     def _download(self, path: Path) -> None:
         ui.link(path.name, self._link(path)).classes("plain")
-
-    def _file_row(self, path: Path, written: float, nbytes: int) -> dict[str, str]:
-        return {
-            "file": path.name,
-            "size": file_size(nbytes),
-            "age": age(written, time.time()),
-            "link": self._link(path),
-        }
 
     def _files(self, folder: str, pattern: str) -> list[tuple[Path, float, int]]:
         """The files in a folder of the run with their time and size, the newest first."""

@@ -64,7 +64,7 @@ class Replay:
         self.format = film_format(series.environment.env, self._environment)
         heading = f"game {result.game}, {'greedy' if series.greedy else 'sampled'} policy"
         self._scene = Scene(game_name(series.environment.env), heading, stretched=self.format.stretched)
-        self._name_of = action_namer(self._environment)
+        self._names = action_labels(self._environment)
         self._unit = "step" if self._log.ages is None else "frame"
         self._played = self._source_of_actions()
         self.frames = self._steps = 0
@@ -116,6 +116,9 @@ class Replay:
             yield self._scene.draw(screen, rows)
         self._seen.clear()
 
+    def _name_of(self, action: Any) -> str:
+        return self._names[action] if self._names else " ".join(f"{number:.2g}" for number in action)
+
     def _watch(self, screen: Picture, score: float) -> None:
         minutes, seconds = divmod(self.frames // self.format.frames_per_second, 60)
         rows = {"score": score_text(score), "action": self._action, "value": self._value}
@@ -132,11 +135,3 @@ def action_labels(environment: gymnasium.Env[Any, Any]) -> list[str]:
     """The names of discrete actions, or their numbers if the environment has no names for them; else no names."""
     spec = environment_spec(environment)
     return spec.choice_names if spec.action_kind == "discrete" else []
-
-
-def action_namer(environment: gymnasium.Env[Any, Any]) -> Callable[[Any], str]:
-    """A function from an action to a short text."""
-    names = action_labels(environment)
-    if names:
-        return lambda action: names[action]
-    return lambda action: " ".join(f"{number:.2g}" for number in action)

@@ -187,10 +187,6 @@ class Search(Sweep):
         self.runs.append(run)
         return run
 
-    def _trial(self, number: int) -> Trial:
-        study_id = self._storage.get_study_id_from_name(STUDY)
-        return Trial(self._study, self._storage.get_trial_id_from_study_id_trial_number(study_id, number))
-
     def is_hopeless(self, run: SweepRun) -> bool:
         trial = self._report_newest_value(run)
         return trial is not None and trial.should_prune()
@@ -219,7 +215,9 @@ class Search(Sweep):
         self._reached[run.name] = max(reached, steps // interval * interval)
         if value is None or steps < reached + interval:
             return None
-        trial = self._trial(_number(run))
+        study_id = self._storage.get_study_id_from_name(STUDY)
+        trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, _number(run))
+        trial = Trial(self._study, trial_id)
         for step in range(reached + interval, steps + 1, interval):
             trial.report(value, step)
         return trial
