@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from replay.interface import Drawn
+from replay.mix import Drawn
 from replay.row_layout import Rows
 from replay.storage import RawStorage
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from replay.interface import Drawn
+from replay.mix import Drawn
 from replay.newest_states import NewestStates
 from replay.row_layout import Rows, array_from_bytes, array_to_bytes
 from replay.storage import Storage

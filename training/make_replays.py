@@ -11,8 +11,7 @@ from agents.ranking import NetworkRanking
 from option_flags import ReplayOptions
 from options.learning_options import ONCE, BatchUses
 from options.replay_options import DEMONSTRATIONS, ReplaySpec
-from replay.interface import Replay
-from replay.mix import BatchMix, Mix, MixAhead
+from replay.mix import BatchMix, Mix, MixAhead, Replay
 from replay.newest_states import NewestStates
 from replay.queue import QueueReplay
 from replay.replay_buffer import STRATEGIES, DemonstrationReplay, Distance, Ranking, ReplayBuffer, ReplayRules

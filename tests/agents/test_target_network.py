@@ -9,8 +9,7 @@ import pytest
 from agents.learner import Learner
 from option_flags import LossOptions
 from options.learning_options import BatchUses
-from replay.interface import Replay
-from replay.mix import Batch, BatchMix
+from replay.mix import Batch, BatchMix, Replay
 from replay.queue import QueueReplay
 from tests.agents.learners import LAYOUT, make_batch, make_learner, weights_of
 from tests.agents.test_impact import IMPACT

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from option_flags import Config
-from replay.interface import Replay
+from replay.mix import Replay
 from replay.queue import QueueReplay
 from replay.row_layout import Rows
 from tests.benchmarks.stages import Bench

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from options.learning_options import ONCE, BatchUses
 from options.replay_options import ReplaySpec
-from replay.interface import Replay
+from replay.mix import Replay
 from replay.newest_states import NewestStates
 from replay.queue import QueueReplay
 from replay.replay_buffer import ReplayBuffer

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from replay.interface import Drawn, Replay
+from replay.mix import Drawn, Replay
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.replay_file import read_tensor_file, write_tensor_file

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from option_flags import Config, ReplayOptions
 from options.learning_options import ONCE, BatchUses
-from replay.interface import Replay
-from replay.mix import BatchMix, MixAhead
+from replay.mix import BatchMix, MixAhead, Replay
 from tests.replay.any_replay import make_replay
 from tests.replay.numbered_rows import LAYOUT, numbers, row, through_a_tensor_file
 

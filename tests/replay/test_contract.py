@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from options.replay_options import ReplaySpec
-from replay.interface import Replay
+from replay.mix import Replay
 from replay.row_layout import array_to_bytes
 from replay.storage import Storage
 from tests.replay.any_replay import EVERY_KIND, STORAGES, MakeStorage, ToDistances, make_replay, raw, scattered

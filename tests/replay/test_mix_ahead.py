@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from options.replay_options import ReplaySpec
-from replay.interface import Replay
-from replay.mix import Batch, BatchMix, MixAhead
+from replay.mix import Batch, BatchMix, MixAhead, Replay
 from tests.replay.any_replay import make_replay, scattered
 from tests.replay.numbered_rows import LAYOUT, numbers, row, through_a_tensor_file
 

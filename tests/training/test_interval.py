@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from option_flags import Config
-from replay.interface import Drawn
-from replay.mix import Batch
+from replay.mix import Batch, Drawn
 from tests.training.some_run import LAYOUT
 from training.interval import Interval
 
