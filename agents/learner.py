@@ -131,14 +131,11 @@ class Learner:
     def record(self, record: Record[Any], announce: Callable[[str], None]) -> None:
         """From now on, gradients are computed by CUDA graphs, where recording them is possible."""
         apart = GradientsApart(self.network)
-
-        def compute_apart(batch: Batch) -> tuple[Computed, Gradients]:
-            return self._computed(apart, batch), apart.gradients
-
-        recorded = RecordedBatches(compute_apart, record, self.device, announce)
+        recorded: RecordedBatches[tuple[Computed, Gradients]] = RecordedBatches(
+            lambda batch: (self._computed(apart, batch), apart.gradients), record, self.device, announce
+        )
 
         def compute(batch: Batch) -> Computed:
-            computed: Computed
             computed, gradients = recorded(batch)
             self._averaged.take(gradients)
             return computed

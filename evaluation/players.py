@@ -47,7 +47,8 @@ class PlayerProcess:
         use_one_thread()
         alive, setup = Heartbeat(connection), self.setup
         if setup.config.environment.in_real_time:
-            self._lower_priority()
+            if self.low_priority:
+                lower_priority()
             play_in_real_time(self.series, setup, connection, alive)
         actor = Actor(ActorCritic(setup.config.network, setup.layout, setup.compute_dtype))
         NewestWeights(setup.weights, actor, torch.device("cpu")).load()
@@ -59,13 +60,10 @@ class PlayerProcess:
                     games.start(message.index)
                 else:
                     send(connection, Kind.RESULT, message.index, message.payload.make(alive))
-                self._lower_priority()
+                if self.low_priority:
+                    lower_priority()
             for result in games.step():
                 send(connection, Kind.RESULT, result.game, result)
-
-    def _lower_priority(self) -> None:
-        if self.low_priority:
-            lower_priority()
 
 
 def as_trained(realtime: RealtimeOptions, action_ms: float | None) -> RealtimeOptions:

@@ -100,10 +100,7 @@ class Child:
         self._process.kill()
 
     def end(self, grace: float = 0.0) -> tuple[int, str]:
-        """Kill it and wait for its end. With `grace`, it may end by itself for so many seconds.
-
-        Returns its exit code, and the last lines that it has printed.
-        """
+        """End it, if it does not within `grace` seconds; return its exit code, and the last lines that it printed."""
         self.connection.close()
         if grace:
             with suppress(subprocess.TimeoutExpired):
