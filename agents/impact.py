@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from agents.losses import Judged, Term, mean_where, policy_cloning_loss, where_counted
+from agents.losses import Corrected, Judged, Term, mean_where, policy_cloning_loss, where_counted
 from agents.network import ActorCritic, NetworkOutput
 from agents.training_batch import TrainingBatch
 from machine.capacity import usable_cores
+from replay.mix import Batch
 
 RHO = 2.0  # ρ, the upper bound of the ratio of the acting policy to the target policy, as in the paper
 LARGEST_LOG_RATIO = 20.0  # of the surrogate, so that a policy that has collapsed still has a finite loss
@@ -63,8 +64,8 @@ def impact_terms(epsilon: float) -> dict[str, Term]:
         actions, target_logits = where_counted(mask, batch.unrolls.actions), batch.reference.logits[:-1]
         found = surrogate(
             batch.policy.log_prob(batch.logits, actions),
-            batch.policy.log_prob(target_logits, actions),
-            batch.policy.log_prob(batch.unrolls.behaviour_logits, actions),
+            batch.log_reference,
+            batch.log_behaviour,
             # GAE with the importance weights of V-trace.
             batch.in_units(batch.trace.targets - batch.reference.values[:-1]),
             mask,
@@ -90,8 +91,8 @@ Estimates = Callable[[ActorCritic, TrainingBatch], tuple[NetworkOutput, NetworkO
 class TargetNetwork:
     """A copy of the network, without gradients.
 
-    Until it is renewed, it says the same about a batch that is used again. So its estimates of as many batches are kept
-    as the circular queue holds.
+    Until it is renewed, it says the same about a batch that is used again, and V-trace makes the same of it. So this is
+    kept for as many batches as the circular queue holds.
     """
 
     def __init__(self, network: ActorCritic, kept_batches: int) -> None:
@@ -99,7 +100,7 @@ class TargetNetwork:
         self.network = deepcopy(network).requires_grad_(False)
         if self.network.lstm is not None:
             self.network.lstm.flatten_parameters()  # on a GPU, the copied weights are no longer one block of memory
-        self._kept: deque[NetworkOutput] = deque(maxlen=kept_batches)
+        self._kept: deque[Corrected] = deque(maxlen=kept_batches)
         # On a CPU, it computes at the same time as the network, on cores that are not the learner's. For vectors alone,
         # two threads are slower than one: an update takes only some milliseconds.
         self._thread: ThreadPoolExecutor | None = None  # ends with this object
@@ -118,21 +119,26 @@ class TargetNetwork:
         self.network.load_saved(weights)
         self._kept.clear()
 
+    def kept(self, batch: Batch) -> Corrected | None:
+        """What was kept of a batch. To be called for every batch, in order; `keep` follows if it returns None."""
+        if not batch.is_used_again or len(self._kept) < (self._kept.maxlen or 0):
+            return None
+        self._kept.rotate(-1)
+        return self._kept[-1]
+
+    def keep(self, corrected: Corrected) -> None:
+        self._kept.append(corrected)
+
     def estimates(self, network: ActorCritic, unrolls: TrainingBatch) -> tuple[NetworkOutput, NetworkOutput]:
-        """What `network` says about a batch, and what this one says. To be called for every batch, in order."""
-        if unrolls.is_used_again and len(self._kept) == self._kept.maxlen:
-            output, own = _pass(network, unrolls), self._kept[0]
-        elif self._thread is None:
+        """What `network` says about a batch, and what this one says."""
+        if self._thread is None:
             own = self._own(unrolls)
-            output = _pass(network, unrolls)
-        else:
-            later = self._thread.submit(self._own, unrolls)
-            try:
-                output, own = _pass(network, unrolls), later.result()
-            finally:
-                wait([later])  # after an error, nothing goes on
-        self._kept.append(own)
-        return output, own
+            return _pass(network, unrolls), own
+        later = self._thread.submit(self._own, unrolls)
+        try:
+            return _pass(network, unrolls), later.result()
+        finally:
+            wait([later])  # after an error, nothing goes on
 
     def _own(self, unrolls: TrainingBatch) -> NetworkOutput:
         with torch.no_grad():

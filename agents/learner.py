@@ -10,7 +10,7 @@ from agents.acting import flat_weights
 from agents.gradients import Gradients, GradientsApart, Peers, Record, RecordedBatches, TrainedNetwork
 from agents.heads import GaussianHead
 from agents.impact import Estimates, TargetNetwork, impact_terms
-from agents.losses import TERMS, Judged, figures_of, weighted_terms
+from agents.losses import TERMS, Corrected, Judged, figures_of, weighted_terms
 from agents.network import ActorCritic, NetworkOutput
 from agents.optimizer import ScheduledOptimizer
 from agents.torsos.pictures import channels_last
@@ -84,13 +84,30 @@ class Learner:
         A CUDA graph may repeat it: so nothing here may wait for the device, and no shape may depend on data.
         """
         loss, policy = self._loss, self.network.distribution
-        unrolls = make_training_batch(batch, self._layout, loss.gamma, self.device)
+        corrected = self._target.kept(batch) if self._target else None  # if IMPACT uses the batch again
+        if corrected is None:
+            unrolls = make_training_batch(batch, self._layout, loss.gamma, self.device, copies=bool(self._target))
+            # What the network says, and what the network says that V-trace corrects to: the same one.
+            output, reference = self._estimates(self.network, unrolls)
+            corrected = self._corrected(unrolls, reference)
+            if self._target:
+                self._target.keep(corrected)
+        else:
+            output = self.network(corrected.unrolls.inputs, last_is_bootstrap=True)
+        judged = Judged(policy, output, *corrected, self.network.value_head.in_units)
+        # Gradients are means over the learners, whose parts of the batch have the same size.
+        scale = 1 / judged.trusted.numel() if loss.loss_reduction == "mean" else float(self._peers.size)
+        terms = weighted_terms(judged, self._terms, self._weights, scale)
+        total = torch.stack(list(terms.values())).sum()
+        trained.backward(total)
+        return judged, {**terms, "total_loss": total}
 
-        # What the network says, and what the network says that V-trace corrects to: the same one.
-        output, reference = self._estimates(self.network, unrolls)
-
-        log_behaviour = policy.log_prob(unrolls.behaviour_logits, unrolls.actions)
-        log_ratios = (policy.log_prob(reference.logits[:-1], unrolls.actions) - log_behaviour).detach()
+    def _corrected(self, unrolls: TrainingBatch, reference: NetworkOutput) -> Corrected:
+        """V-trace of a batch, from what a network says about it."""
+        loss, policy, actions = self._loss, self.network.distribution, unrolls.actions
+        log_behaviour = policy.log_prob(unrolls.behaviour_logits, actions)
+        log_reference = policy.log_prob(reference.logits[:-1].detach(), actions)
+        log_ratios = log_reference - log_behaviour
         if unrolls.held is not None:  # what happens there is the game's doing, and not corrected
             log_ratios = log_ratios.masked_fill(unrolls.held, 0.0)
         # Steps without effect are no experience: like states that LASER leaves out, nothing is learned from them.
@@ -109,14 +126,7 @@ class Learner:
             trace_lambda=loss.trace_lambda,
             trusted=trusted,
         )
-
-        judged = Judged(policy, unrolls, output, reference, trace, trusted, self.network.value_head.in_units)
-        # Gradients are means over the learners, whose parts of the batch have the same size.
-        scale = 1 / trusted.numel() if loss.loss_reduction == "mean" else float(self._peers.size)
-        terms = weighted_terms(judged, self._terms, self._weights, scale)
-        total = torch.stack(list(terms.values())).sum()
-        trained.backward(total)
-        return judged, {**terms, "total_loss": total}
+        return Corrected(unrolls, reference, log_reference, log_behaviour, trusted, trace)
 
     def _computed(self, trained: TrainedNetwork, batch: Batch) -> Computed:
         judged, terms = self.gradients(trained, batch)

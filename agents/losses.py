@@ -17,16 +17,30 @@ from agents.training_batch import TrainingBatch
 from agents.vtrace import VTrace
 
 
+class Corrected(NamedTuple):
+    """T steps of B unrolls, and what V-trace makes of them; without gradients."""
+
+    unrolls: TrainingBatch
+    reference: NetworkOutput  # what V-trace corrects to, from the network itself or from IMPACT's target network
+    log_reference: torch.Tensor  # [T, B], log π(a_t) of the reference
+    log_behaviour: torch.Tensor  # [T, B], log μ(a_t) of the policy that acted
+    trusted: torch.Tensor  # [T, B] bool, the states that count
+    trace: VTrace
+
+
 @dataclass(frozen=True)
 class Judged:
     """T steps of B unrolls with what is said about them: what the terms of the loss are made of."""
 
     policy: PolicyDistribution
-    unrolls: TrainingBatch
     output: NetworkOutput  # of the network, with gradient
-    reference: NetworkOutput  # what V-trace corrects to: the same, or that of IMPACT's target network
+    # As in `Corrected`:
+    unrolls: TrainingBatch
+    reference: NetworkOutput
+    log_reference: torch.Tensor
+    log_behaviour: torch.Tensor
+    trusted: torch.Tensor
     trace: VTrace
-    trusted: torch.Tensor  # [T, B] bool, the states that count
     in_units: Callable[[torch.Tensor], torch.Tensor]  # values, or differences of them, in the units of the value head
     figures: dict[str, torch.Tensor] = field(default_factory=dict)  # scalars that a term reports beside itself
 
@@ -155,8 +169,7 @@ def figures_of(judged: Judged, terms: Mapping[str, torch.Tensor]) -> dict[str, t
     logits, values = judged.logits.detach(), judged.output.values[:-1].detach()
     ratios = judged.trace.ratios
     if judged.reference is not judged.output:  # the ratios are those of the target policy
-        log_behaviour = policy.log_prob(unrolls.behaviour_logits, unrolls.actions)
-        ratios = (policy.log_prob(logits, unrolls.actions) - log_behaviour).exp()
+        ratios = (policy.log_prob(logits, unrolls.actions) - judged.log_behaviour).exp()
     divergence = policy.kl_divergence(unrolls.behaviour_logits, logits)
     fresh = unrolls.fresh.expand_as(values)
     return {

@@ -27,13 +27,17 @@ class TrainingBatch(NamedTuple):
     any_replayed: bool
     valid: torch.Tensor  # [T, B] bool, the steps whose action took effect
     entropy_on: torch.Tensor  # [B] bool, the unrolls of the entropy loss: the fresh ones, or all if none is fresh
-    is_used_again: bool  # whether a circular queue gives all of it for the second time or later
 
 
-def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device: torch.device) -> TrainingBatch:
-    """The tensors of a batch on `device`; `gamma` is the discount of one step."""
+def make_training_batch(
+    batch: Batch, layout: UnrollLayout, gamma: float, device: torch.device, copies: bool = False
+) -> TrainingBatch:
+    """The tensors of a batch on `device`; `gamma` is the discount of one step.
+
+    They are valid until the next batch is mixed; with `copies` for longer.
+    """
     rows = batch.rows if batch.uploaded is None else batch.uploaded
-    fields = layout.tensors(rows.to(device))
+    fields = layout.tensors(rows.to(device, copy=copies))
     dones = fields["dones"].bool()
     keep = (~dones).float()
     actions, no_action = fields["actions"], on_device(layout.no_action, device)
@@ -70,7 +74,6 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
         any_replayed=not batch.fresh.all(),
         valid=valid,
         entropy_on=fresh if any_fresh else ~fresh,
-        is_used_again=batch.is_used_again,
     )
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agents.distributions import Categorical, DiagonalGaussian, PolicyDistribution, one_choice
 from agents.impact import RHO, Surrogate, impact_terms, surrogate
 from agents.learner import Learner
-from agents.losses import Judged
+from agents.losses import Corrected, Judged
 from agents.network import NetworkOutput
 from agents.vtrace import VTrace, vtrace
 from option_flags import LossOptions
@@ -164,7 +164,9 @@ def some_judged(
         NetworkOutput(values, torch.cat([each, each[:1]]), values, values) for each in (logits, target)
     )
     trace = VTrace(targets=advantages, advantages=advantages, ratios=advantages)
-    return Judged(policy, unrolls, output, reference, trace, advantages > 0, lambda values: values)
+    log_reference, log_behaviour = policy.log_prob(target, actions), policy.log_prob(behaviour, actions)
+    corrected = Corrected(unrolls, reference, log_reference, log_behaviour, advantages > 0, trace)
+    return Judged(policy, output, *corrected, in_units=lambda values: values)
 
 
 @pytest.mark.parametrize(
