@@ -73,8 +73,7 @@ class ScheduledOptimizer:
             return
         # The mean square starts at 0. Without the correction, √(1 − α^t) at step t, the first steps are ten times too
         # long, which makes most features zero for good.
-        alpha = options.rmsprop_alpha
-        correction = math.sqrt(1 - alpha ** (float(steps[0]) + 1))
+        correction = math.sqrt(1 - options.rmsprop_alpha ** (float(steps[0]) + 1))
         rmsprop(
             parameters,
             gradients,
@@ -84,19 +83,15 @@ class ScheduledOptimizer:
             steps,
             lr=lr * correction,
             eps=options.rmsprop_eps,
-            alpha=alpha,
+            alpha=options.rmsprop_alpha,
             weight_decay=0.0,
             momentum=0.0,
             centered=False,
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "optimizer": self._options.optimizer,
-            "steps": self._steps,
-            "squares": self._squares,
-            "means": self._means,
-        }
+        averages = {"steps": self._steps, "squares": self._squares, "means": self._means}
+        return {"optimizer": self._options.optimizer, **averages}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume the moving averages. Those of another optimizer are left out."""
