@@ -76,7 +76,10 @@ def _has_reader() -> bool:
 
 def command_of(program: str) -> list[str]:
     """The words that start a program of the top folder, such as main.py, from the current folder."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # the folder was deleted during the run
+        return [sys.executable, str(CHECKOUT / program)]
     return [_interpreter(here), program if here == CHECKOUT else str(CHECKOUT / program)]
 
 

@@ -41,6 +41,16 @@ def test_a_printed_command_names_the_python_that_runs_it(
     assert command_of("main.py") == [word if activated else str(commands / "python"), "main.py"]
 
 
+def test_a_command_is_known_after_the_current_folder_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert command_of("main.py") == [sys.executable, str(ROOT / "main.py")]
+
+
 def ended(body: str) -> tuple[int, str]:
     """The exit code and the errors of a program with this `main`, whose output is closed when it begins to write."""
     program = (
