@@ -121,10 +121,10 @@ class TargetNetwork:
 
     def kept(self, batch: Batch) -> Corrected | None:
         """What was kept of a batch. To be called for every batch, in order; `keep` follows if it returns None."""
-        if not batch.is_used_again or len(self._kept) < (self._kept.maxlen or 0):
-            return None
-        self._kept.rotate(-1)
-        return self._kept[-1]
+        if batch.is_used_again and len(self._kept) == self._kept.maxlen:
+            self._kept.rotate(-1)
+            return self._kept[-1]
+        return None
 
     def keep(self, corrected: Corrected) -> None:
         self._kept.append(corrected)

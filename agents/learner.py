@@ -93,8 +93,9 @@ class Learner:
             if self._target:
                 self._target.keep(corrected)
         else:
-            output = self.network(corrected.unrolls.inputs, last_is_bootstrap=True)
-        judged = Judged(policy, output, *corrected, self.network.value_head.in_units)
+            output, _ = estimates_of_one(self.network, corrected.unrolls)
+        in_units = self.network.value_head.in_units
+        judged = Judged(**vars(corrected), policy=policy, output=output, in_units=in_units)
         # Gradients are means over the learners, whose parts of the batch have the same size.
         scale = 1 / judged.trusted.numel() if loss.loss_reduction == "mean" else float(self._peers.size)
         terms = weighted_terms(judged, self._terms, self._weights, scale)

@@ -17,7 +17,8 @@ from agents.training_batch import TrainingBatch
 from agents.vtrace import VTrace
 
 
-class Corrected(NamedTuple):
+@dataclass(frozen=True)
+class Corrected:
     """T steps of B unrolls, and what V-trace makes of them; without gradients."""
 
     unrolls: TrainingBatch
@@ -29,18 +30,11 @@ class Corrected(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Judged:
-    """T steps of B unrolls with what is said about them: what the terms of the loss are made of."""
+class Judged(Corrected):
+    """The same with what the network says: what the terms of the loss are made of."""
 
     policy: PolicyDistribution
     output: NetworkOutput  # of the network, with gradient
-    # As in `Corrected`:
-    unrolls: TrainingBatch
-    reference: NetworkOutput
-    log_reference: torch.Tensor
-    log_behaviour: torch.Tensor
-    trusted: torch.Tensor
-    trace: VTrace
     in_units: Callable[[torch.Tensor], torch.Tensor]  # values, or differences of them, in the units of the value head
     figures: dict[str, torch.Tensor] = field(default_factory=dict)  # scalars that a term reports beside itself
 

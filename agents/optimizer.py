@@ -22,12 +22,15 @@ class ScheduledOptimizer:
         self._options = options
         self._schedule_updates = schedule_updates
         self._parameters = trained_parameters(network)
-        # Of each parameter, in their order; all 0 before its first gradient.
+        # Of each parameter, in their order: its steps, and moving averages of its gradients. 0 before the first one.
         is_adam = options.optimizer == "adam"
-        self._squares = [torch.zeros_like(parameter) for parameter in self._parameters]  # averages of the gradient's
-        self._means = [torch.zeros_like(parameter) for parameter in self._parameters if is_adam]
-        # Adam's kernels read the number of steps on the device.
-        self._steps = [torch.zeros((), device=each.device if is_adam else None) for each in self._parameters]
+        self._state = {
+            # Adam's kernels read the number of steps on the device.
+            "steps": [torch.zeros((), device=each.device if is_adam else None) for each in self._parameters],
+            "squares": [torch.zeros_like(each) for each in self._parameters],
+        }
+        if is_adam:
+            self._state["means"] = [torch.zeros_like(each) for each in self._parameters]
 
     def schedule_left(self, updates: int) -> float:
         """The fraction of the schedule that is left after so many updates."""
@@ -51,16 +54,15 @@ class ScheduledOptimizer:
         used = [place for place, parameter in enumerate(self._parameters) if parameter.grad is not None]
         parameters: list[torch.Tensor] = [self._parameters[place] for place in used]
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        squares, steps = [self._squares[place] for place in used], [self._steps[place] for place in used]
+        state = {name: [tensors[place] for place in used] for name, tensors in self._state.items()}
         if options.optimizer == "adam":
-            means = [self._means[place] for place in used]
             adam(
                 parameters,
                 gradients,
-                means,
-                squares,
+                state["means"],
+                state["squares"],
                 [],
-                steps,
+                state["steps"],
                 fused=True,
                 lr=lr,
                 eps=options.adam_eps,
@@ -73,14 +75,14 @@ class ScheduledOptimizer:
             return
         # The mean square starts at 0. Without the correction, √(1 − α^t) at step t, the first steps are ten times too
         # long, which makes most features zero for good.
-        correction = math.sqrt(1 - options.rmsprop_alpha ** (float(steps[0]) + 1))
+        correction = math.sqrt(1 - options.rmsprop_alpha ** (float(state["steps"][0]) + 1))
         rmsprop(
             parameters,
             gradients,
-            squares,
+            state["squares"],
             [],
             [],
-            steps,
+            state["steps"],
             lr=lr * correction,
             eps=options.rmsprop_eps,
             alpha=options.rmsprop_alpha,
@@ -90,14 +92,11 @@ class ScheduledOptimizer:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        averages = {"steps": self._steps, "squares": self._squares, "means": self._means}
-        return {"optimizer": self._options.optimizer, **averages}
+        return self._state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume the moving averages. Those of another optimizer are left out."""
-        if state["optimizer"] != self._options.optimizer:
-            return
-        for name, own in self.state_dict().items():
-            if name != "optimizer":
+        if state.keys() == self._state.keys():
+            for name, own in self._state.items():
                 for tensor, saved in zip(own, state[name], strict=True):
                     tensor.copy_(saved)

@@ -166,7 +166,7 @@ def some_judged(
     trace = VTrace(targets=advantages, advantages=advantages, ratios=advantages)
     log_reference, log_behaviour = policy.log_prob(target, actions), policy.log_prob(behaviour, actions)
     corrected = Corrected(unrolls, reference, log_reference, log_behaviour, advantages > 0, trace)
-    return Judged(policy, output, *corrected, in_units=lambda values: values)
+    return Judged(**vars(corrected), policy=policy, output=output, in_units=lambda values: values)
 
 
 @pytest.mark.parametrize(
