@@ -19,10 +19,10 @@ from tests.training.catch_runs import catch_run
 def allow(monkeypatch: pytest.MonkeyPatch, fits: Callable[[Batch], bool]) -> None:
     """From now on, learners run out of memory for what does not fit."""
 
-    def make_if_it_fits(part: Batch, *others: Any) -> Any:
+    def make_if_it_fits(part: Batch, *others: Any, **named: Any) -> Any:
         if not fits(part):
             raise out_of_memory()
-        return make_training_batch(part, *others)
+        return make_training_batch(part, *others, **named)
 
     monkeypatch.setattr("agents.learner.make_training_batch", make_if_it_fits)
 
