@@ -17,6 +17,7 @@ from option_flags import OPTIONS, TOPICS, Config, merged
 from options.command_line import FlagFile, given_flags
 from options.presets import STANDARD
 from options.rules import counted
+from processes.fork_server import FORK_SERVER, load_early
 from processes.pool import RunFailedError
 from wrappers.any_environment.faults import EnvironmentFaultError
 
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str]) -> int:
     except RunFailedError as error:
         print(f"main.py: {error}", file=sys.stderr)
         return error.exit_code
+    finally:
+        FORK_SERVER.close()
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -60,6 +63,8 @@ def run(arguments: Sequence[str]) -> int:
     if rank is None and given.get("console") != "off":
         with suppress(OSError):  # of a pipe without a reader, or a full disk: training goes on
             print(first_line(given, config), flush=True)  # at once: what is imported next takes seconds
+    if rank is None and mode != "play":  # one of several learners first takes its part of the cores
+        load_early()
     # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
     # processes, which import this file too, need less memory.
     from agents.spaces import settle_fps, suited_settings

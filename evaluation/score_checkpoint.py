@@ -26,6 +26,7 @@ from machine.machine_setup import settle_seed
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError, counted
+from processes.fork_server import start_forked
 from processes.pool import ChildPool, RunFailedError
 from reports.console import Console, make_console
 from reports.hints import unused_in_test
@@ -60,7 +61,7 @@ def score_checkpoint(config: Config, make_environment: MakeEnvironment, checkpoi
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
         console.start([*_header(config, checkpoint, processes), *latency, *note_on_source(checkpoint.content)])
         played = PlayedGames(games, processes)
-        children = ChildPool(console.message, silence=config.workers.worker_timeout)
+        children = ChildPool(console.message, silence=config.workers.worker_timeout, start=start_forked)
         players = PlayerPool(children, player, processes, range(games))
         cleanup.callback(players.close)
         try:

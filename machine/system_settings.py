@@ -19,6 +19,7 @@ def use_one_thread() -> None:
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     keep_freed_memory()
+    use_long_time_slices()
 
 
 def lower_priority() -> None:
@@ -41,7 +42,7 @@ def keep_freed_memory() -> None:
 
 
 def use_long_time_slices() -> None:
-    """Ask the kernel for longer time slices for this process and all that it starts from now on.
+    """Ask the kernel for longer time slices for this process.
 
     There are more processes than cores, and a process that gets a core finds another one's data in the caches. With
     ten times longer slices this happens less often. Other programs do not wait longer for a core.

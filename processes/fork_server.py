@@ -1,7 +1,7 @@
 """Starts children by forking a process that has loaded modules and computed nothing.
 
-So a child starts in a hundredth of a second, and shares the memory of the libraries with its siblings. Only for work
-that uses neither CUDA nor OpenCV.
+So a child starts in a hundredth of a second, and shares the memory of the libraries with its siblings. The server has
+one thread that computes: CUDA and OpenCV begin to work in the child, and so may be used there.
 """
 
 import errno
@@ -16,14 +16,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
 
-from processes.child import Child, start_child
+from processes.child import Child, spawn, start_child
 from processes.inside import live
 
-REQUEST, ANSWER = struct.Struct("<i"), struct.Struct("<i")
-FORK = 0  # request: with open files; answer: the number of the process. Other requests are such a number, to end it,
+REQUEST, ANSWER = struct.Struct("<i15s"), struct.Struct("<i")
+FORK = 0  # request: with a name and open files; answer: the number of the process. Other requests are that, to end it,
 RUNS = 1000  # or a number with a minus, to ask for its end; the answer is its exit code, or RUNS
 MOST_FILES = 250
+ANSWER_SECONDS = 60.0  # within which it answers, also while it loads modules; a server that was stopped is killed
+MODULES = ("workers.worker", "evaluation.players", "wrappers.make_environment")  # of processes that play
 
 
 class ForkServer:
@@ -34,14 +38,19 @@ class ForkServer:
         self._child: Child | None = None
         self._requests: socket.socket | None = None
 
-    def __call__(self, name: str, files: Sequence[int]) -> "Forked":
+    def load(self) -> None:
+        """Start the server, if it does not run: it loads its modules while this process goes on."""
         if self._child is None or self._child.has_ended:
             self.close()
             self._child = start_child(_Server(self._modules), "fork server")
             self._requests = socket.socket(fileno=os.dup(self._child.connection.fileno()))
+            self._requests.settimeout(ANSWER_SECONDS)
+
+    def __call__(self, name: str, files: Sequence[int]) -> "Forked":
+        self.load()
         try:
             assert self._requests is not None
-            return Forked(self._requests, _ask(self._requests, FORK, files))
+            return Forked(self._requests, _ask(self._requests, FORK, name, files))
         except OSError:  # it was killed; the next call starts another one
             self.close()
             raise
@@ -83,12 +92,16 @@ class Forked:
         return self._exit_code
 
 
-def _ask(server: socket.socket, request: int, files: Sequence[int] = ()) -> int:
+def _ask(server: socket.socket, request: int, name: str = "", files: Sequence[int] = ()) -> int:
     """OSError if the server has ended."""
-    socket.send_fds(server, [REQUEST.pack(request)], files)
-    answer = server.recv(ANSWER.size, socket.MSG_WAITALL)
+    try:
+        socket.send_fds(server, [REQUEST.pack(request, name.encode())], files)
+        answer = server.recv(ANSWER.size, socket.MSG_WAITALL)
+    except TimeoutError:
+        answer = b""
     if not answer:
-        raise OSError(errno.ECHILD, "its fork server was killed")
+        server.close()  # what comes later would be taken for another answer
+        raise OSError(errno.ECHILD, "its fork server was killed or stopped")
     return int(ANSWER.unpack(answer)[0])
 
 
@@ -108,19 +121,24 @@ class _Server:
                 request, files, _, _ = socket.recv_fds(requests, REQUEST.size, MOST_FILES)
                 if not request:  # the parent has ended, or needs it no more
                     return
+                number, name = REQUEST.unpack(request)
                 try:
-                    answer = _fork(files, [requests, connection]) if files else _reap(REQUEST.unpack(request)[0])
+                    answer = _fork(name, files, [requests, connection]) if files else _reap(number)
                 except OSError:  # the system refuses another process, which the parent sees as the end of this one
                     return
                 requests.sendall(ANSWER.pack(answer))
 
 
-def _fork(files: Sequence[int], own: Sequence[socket.socket | Connection]) -> int:
+def _fork(name: bytes, files: Sequence[int], own: Sequence[socket.socket | Connection]) -> int:
     child = os.fork()
     if not child:
         os.setpgid(0, 0)
+        with suppress(OSError):
+            Path("/proc/self/comm").write_bytes(name)  # for `top`
         for pipe in own:  # or nobody would notice the end of the server
             pipe.close()
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed()  # or environments that use this generator would play the same in all workers
         live(files)
         sys.stdout.flush()
         os._exit(0)
@@ -135,3 +153,18 @@ def _reap(request: int) -> int:
             os.kill(request, signal.SIGKILL)
     child, status = os.waitpid(abs(request), 0 if request > 0 else os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if child else RUNS
+
+
+FORK_SERVER = ForkServer(MODULES)  # of this process
+
+
+def start_forked(work: Any, name: str, logs: Path | None = None) -> Child:
+    """Like `start_child`, forked. On macOS it is spawned: libraries of the system do not work in forked processes."""
+    return start_child(work, name, FORK_SERVER if sys.platform == "linux" else spawn, logs)
+
+
+def load_early() -> None:
+    """Let the fork server load its modules while this program loads its own."""
+    if sys.platform == "linux":
+        with suppress(OSError):  # the first fork tries again
+            FORK_SERVER.load()

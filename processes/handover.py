@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -66,10 +67,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def unpack(content: int, files: list[int]) -> Any:
-    """In the child: the last of the packed values; those before it are read already."""
+    """In the child: the last of the packed values. The first is where modules are found."""
     with os.fdopen(content, "rb") as reader:
         reader.seek(0)
-        pickle.load(reader)
+        sys.path[:] = pickle.load(reader)
         return _Unpickler(reader, files).load()
 
 

@@ -1,9 +1,6 @@
 """The example of a Game Boy, with its small game."""
 
 import json
-from collections.abc import Iterator
-from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +13,6 @@ pytest.importorskip("pyboy")
 from docs.examples.game_boy import GameBoy
 from docs.examples.game_boy_game import cartridge
 from option_flags import Config
-from processes.child import start_child
-from processes.fork_server import ForkServer
 from tests.training.catch_runs import reports, resume_run
 from tests.training.resumed_runs import SMALL, assert_same_run
 from training.train import train
@@ -35,14 +30,6 @@ def game(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     rom.write_bytes(cartridge())
     names = {"buttons": ["", "left", "right"], "start": ["start"]}
     return {"rom": str(rom), "score": {"0xC000": 1}, "over": {"0xC001": 1}, **names}
-
-
-@pytest.fixture
-def forked_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """They start at once; three times three seconds otherwise."""
-    with closing(ForkServer(["workers.worker", "docs.examples.game_boy"])) as server:
-        monkeypatch.setattr("workers.actors.start_child", partial(start_child, launch=server))
-        yield
 
 
 def towards_the_ball(env: GameBoy) -> int:
@@ -95,7 +82,6 @@ def test_games_with_other_seeds_differ_and_those_with_the_same_do_not(game: dict
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked_workers")
 def test_a_run_in_parts_equals_the_whole_run_bit_for_bit(game: dict[str, Any], tmp_path: Path) -> None:
     """Its first part ends in the middle of games."""
     flags = {

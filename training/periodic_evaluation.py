@@ -11,6 +11,7 @@ from evaluation.logged_game import film_of
 from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, slots_for
 from evaluation.players import PlayerPool, PlayerProcess, as_trained, player_of
 from evaluation.score_statistics import score_figures
+from processes.fork_server import start_forked
 from processes.pool import ChildPool, WorkersFailedError
 from reports.number_format import number
 from reports.sinks import GuardedSink
@@ -127,7 +128,8 @@ class PeriodicEvaluation:
                 weights = SharedWeights(weight_count(run.learner.network))
                 weights.publish(0, flat_weights(run.learner.network))
                 games = range(run.config.test.eval_episode_count)
-                children = ChildPool(run.announce, silence=run.config.workers.worker_timeout)
+                silence = run.config.workers.worker_timeout
+                children = ChildPool(run.announce, silence=silence, start=start_forked)
                 players = undo.enter_context(closing(PlayerPool(children, self._player(weights), 1, games)))
             except (OSError, WorkersFailedError) as error:
                 why = error.strerror if isinstance(error, OSError) else error

@@ -7,7 +7,8 @@ from typing import Any
 from agents.acting import weight_count
 from agents.network import ActorCritic
 from machine.capacity import allow_processes
-from processes.child import start_child
+from processes.child import Child, start_child
+from processes.fork_server import start_forked
 from processes.pool import ChildPool
 from replay.row_layout import Rows
 from run_files.metrics import JsonValue
@@ -101,11 +102,15 @@ def make_pool(
     def make_worker(place: Place) -> Worker:
         return kind(setup, memory, place)
 
+    def start(work: Any, name: str) -> Child:
+        # An inference server may use a GPU, and holds more open files than a fork server hands on.
+        return (start_child if isinstance(work, InferenceServer) else start_forked)(work, name, logs=setup.logs)
+
     allow_processes(workers + 1)
     children = ChildPool(
         announce,
         silence=options.worker_timeout,
         budget=options.worker_restart_budget,
-        start=partial(start_child, logs=setup.logs),
+        start=start,
     )
     return WorkerPool(children, make_worker, slots.array, flow_control, make_server, snapshot)

@@ -60,7 +60,7 @@ class SomeNodes:
     def players(self) -> list[psutil.Process]:
         """The actors of runs on all nodes, and their workers."""
         actors = [each for each in self.processes() if _is_actor(each)]
-        return [*actors, *(child for actor in actors for child in _children(actor))]
+        return [*actors, *(child for actor in actors for child in _workers(actor))]
 
     def close(self) -> None:
         everything = self.processes()
@@ -98,9 +98,9 @@ def _is_actor(process: psutil.Process) -> bool:
         return False
 
 
-def _children(process: psutil.Process) -> list[psutil.Process]:
+def _workers(process: psutil.Process) -> list[psutil.Process]:
     try:
-        return [child for child in process.children(recursive=True) if "processes.inside" in " ".join(child.cmdline())]
+        return [child for child in process.children(recursive=True) if child.name().startswith("worker ")]
     except psutil.NoSuchProcess:
         return []
 

@@ -25,8 +25,8 @@ from evaluation.players import PlayerPool, PlayerProcess, player_of
 from option_flags import Config, EnvironmentOptions
 from processes import inside
 from processes.child import Child
+from processes.fork_server import start_forked
 from processes.pool import ChildPool, WorkersFailedError
-from tests.evaluation.conftest import Start
 from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, Catch, Faulty
 from workers.shared_weights import SharedWeights
@@ -88,14 +88,13 @@ class LivelyPlayer:
 class Scene:
     """A clock that the test moves, what was said of processes, and what was started."""
 
-    start: Start
     clock: Clock = field(default_factory=Clock)
     said: list[str] = field(default_factory=list)
     opened: list[Any] = field(default_factory=list)
 
     def children(self) -> ChildPool:
         def start(player: PlayerProcess, name: str) -> Child:
-            return self.start(LivelyPlayer(player), name)
+            return start_forked(LivelyPlayer(player), name)
 
         return ChildPool(self.said.append, silence=SILENCE_LIMIT, clock=self.clock, start=start)
 
@@ -123,8 +122,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(start: Start) -> Iterator[Scene]:
-    scene = Scene(start)
+def scene() -> Iterator[Scene]:
+    scene = Scene()
     yield scene
     for each in reversed(scene.opened):
         each.close()

@@ -24,10 +24,10 @@ from evaluation.parallel_games import (
 )
 from evaluation.players import PlayerPool, PlayerProcess, player_of
 from option_flags import Config, EnvironmentOptions
+from processes.fork_server import start_forked
 from processes.pool import ChildPool, WorkersFailedError
 from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
-from tests.evaluation.conftest import Start
 from workers.shared_weights import SharedWeights
 from wrappers.environment import MakeEnvironment, Watch
 
@@ -183,12 +183,12 @@ def make_player(weights: SharedWeights, make: MakeEnvironment = make_catch) -> P
     return player_of(CONFIG, series_of(make, slots=16, logged=100), LAYOUT, torch.float32, weights)
 
 
-def test_all_games_are_played_even_if_a_player_dies(start: Start) -> None:
+def test_all_games_are_played_even_if_a_player_dies() -> None:
     """One of two processes is killed after the first result. The results equal those of a single process."""
     trained = network()
     weights = SharedWeights(weight_count(trained))
     weights.publish(0, flat_weights(trained))
-    players = PlayerPool(ChildPool(print, silence=100.0, start=start), make_player(weights), 2, range(100))
+    players = PlayerPool(ChildPool(print, silence=100.0, start=start_forked), make_player(weights), 2, range(100))
     children = [psutil.Process(number) for number in players.children.process_ids()]
     results: list[GameResult] = []
     killed = False
@@ -206,11 +206,13 @@ def test_all_games_are_played_even_if_a_player_dies(start: Start) -> None:
     assert not psutil.wait_procs(children, timeout=60)[1]
 
 
-def test_a_players_exception_reaches_the_parent(start: Start) -> None:
+def test_a_players_exception_reaches_the_parent() -> None:
     trained = network()
     weights = SharedWeights(weight_count(trained))
     weights.publish(0, flat_weights(trained))
-    players = PlayerPool(ChildPool(print, silence=100.0, start=start), make_player(weights, make_broken), 1, range(3))
+    players = PlayerPool(
+        ChildPool(print, silence=100.0, start=start_forked), make_player(weights, make_broken), 1, range(3)
+    )
     try:
         with pytest.raises(WorkersFailedError, match="this game cannot be made"):
             players.wait(60.0)

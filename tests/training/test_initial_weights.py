@@ -75,7 +75,7 @@ def test_a_run_from_the_weights_of_another_is_a_new_run(
 
 
 @pytest.fixture(scope="module")
-def lstm_run(tmp_path_factory: pytest.TempPathFactory, forked_workers: None) -> Path:
+def lstm_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return catch_run(tmp_path_factory.mktemp("lstm"), environment_max_steps=400, **LSTM)
 
 

@@ -67,7 +67,9 @@ def test_figures_are_of_the_time_since_the_last_report(
     assert machine_load.cores_in_use(1) == (1.0, 0.0), "what others use of one core is not known"
 
 
-def test_processes_that_have_ended_use_no_memory() -> None:
-    learner, workers = memory_in_use([os.getpid(), 2**22 + 1])
+def test_a_living_worker_stands_for_all() -> None:
+    ended = 2**22 + 1
+    learner, workers = memory_in_use([ended, os.getpid()])
     assert learner == pytest.approx(psutil.Process().memory_info().rss / 1e6, rel=0.2)
-    assert 0 < workers <= learner * 1.2
+    assert 0 < workers <= 2 * learner * 1.2
+    assert memory_in_use([ended])[1] == 0

@@ -45,7 +45,7 @@ def evaluations(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory: pytest.TempPathFactory, forked_workers: None) -> Path:
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reproducible run with two evaluations and their films; a test that changes files must use `copy_of`."""
     return run(tmp_path_factory.mktemp("evaluated"), reproducible=True, keep_checkpoints=1, render=True)
 

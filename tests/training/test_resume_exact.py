@@ -156,7 +156,7 @@ def test_a_run_in_parts_with_impact_equals_the_whole_run_bit_for_bit(tmp_path: P
 
 
 @pytest.fixture(scope="module")
-def exact_run(tmp_path_factory: pytest.TempPathFactory, forked_workers: None) -> Path:
+def exact_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """1,000 steps, made once for several tests; a test that changes files must use `copy_of`."""
     return catch_run(tmp_path_factory.mktemp("exact"), reproducible=True, environment_max_steps=1_000)
 

@@ -1,15 +1,13 @@
 """Pools of real processes, which are closed after each test."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from functools import partial
 from typing import Any
 
 import psutil
 import pytest
 
-from processes.child import Child, start_child
-from processes.fork_server import ForkServer
+from processes.child import Child
+from processes.fork_server import start_forked
 from processes.pool import ChildPool
 from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer
 from tests.workers.pools import SILENCE_LIMIT, Clock, MakePool
@@ -24,14 +22,8 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
-    with closing(ForkServer(["tests.workers.pattern_worker", "workers.actors"])) as server:
-        yield server
-
-
 @pytest.fixture
-def make_pool(clock: Clock, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
+def make_pool(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
     monkeypatch.setattr("processes.child.ANSWER_SECONDS", 0.2)  # of stopped processes, which do not answer
     pools = []
     before = psutil.Process().children()  # such as a cluster that other tests share
@@ -53,7 +45,7 @@ def make_pool(clock: Clock, fork_server: ForkServer, monkeypatch: pytest.MonkeyP
             announced.append,
             silence=SILENCE_LIMIT,
             budget=restart_budget,
-            start=start or partial(start_child, launch=fork_server),
+            start=start or start_forked,
             clock=clock,
         )
 

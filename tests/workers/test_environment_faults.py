@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from processes.child import start_child
-from processes.fork_server import ForkServer
+from processes.fork_server import start_forked
 from processes.messages import Kind, receive, send
 from processes.pool import FAILURES_IN_A_ROW, ChildPool, Ended, Member, WorkersFailedError
 from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
@@ -42,13 +40,12 @@ class PlayingWorker:
 class Run:
     """One worker, which is asked for steps."""
 
-    def __init__(self, arguments: dict[str, Any], fork_server: ForkServer) -> None:
+    def __init__(self, arguments: dict[str, Any]) -> None:
         self.clock = Clock()
         self.announced: list[str] = []
         self.answers = 0
-        start = partial(start_child, launch=fork_server)
         self._children = ChildPool(
-            self.announced.append, silence=SILENCE_LIMIT, budget=100, start=start, clock=self.clock
+            self.announced.append, silence=SILENCE_LIMIT, budget=100, start=start_forked, clock=self.clock
         )
         self._worker = Member("worker 0", lambda starts: PlayingWorker(arguments))
         self._children.add(self._worker)
@@ -86,11 +83,11 @@ Start = Callable[..., Run]
 
 
 @pytest.fixture
-def start(fork_server: ForkServer) -> Iterator[Start]:
+def start() -> Iterator[Start]:
     runs: list[Run] = []
 
     def started(how: str, at: int, **arguments: str) -> Run:
-        runs.append(Run({"how": how, "at": at, **arguments}, fork_server))
+        runs.append(Run({"how": how, "at": at, **arguments}))
         return runs[-1]
 
     yield started

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,6 @@ from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from machine.machine_setup import Machine
 from option_flags import Config
-from processes.child import start_child
-from processes.fork_server import ForkServer
 from processes.messages import Kind, receive
 from replay.unroll_layout import UnrollLayout
 from tests.catch import CELL, CELLS, make_catch
@@ -219,12 +216,7 @@ def test_the_server_counts_its_processor_time() -> None:
         assert not served.times.array[:, :CPU].any(), "the stages are times of workers only"
 
 
-@pytest.fixture
-def forked_actors(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.actors.start_child", partial(start_child, launch=fork_server))
-
-
-def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path, forked_actors: None) -> None:
+def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path) -> None:
     config = catch_config(tmp_path, inference="learner", envs_per_worker=3, network="impala_shallow")
     layout = make_unroll_layout(config, make_catch)
     network = ActorCritic(config.network, layout, torch.float32)
@@ -258,7 +250,7 @@ def take(pool: WorkerPool, layout: UnrollLayout, count: int) -> None:
         assert layout.array(rows[0], "behaviour_logits").any()
 
 
-def test_a_run_with_the_server_equals_a_run_without_and_resumes_exactly(tmp_path: Path, forked_actors: None) -> None:
+def test_a_run_with_the_server_equals_a_run_without_and_resumes_exactly(tmp_path: Path) -> None:
     """With one environment per worker, both have the same batch sizes. A GPU would differ in the last bits."""
     flags: dict[str, Any] = {"device": "cpu", "worker_count": 2, "envs_per_worker": 1, "r_f_steps": 5, "batch_size": 4}
     flags |= {"reproducible": True, "report_period": 100, "network": "impala_shallow", "use_lstm": True, "lstm_size": 8}

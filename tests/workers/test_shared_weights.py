@@ -10,8 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from processes.child import start_child
-from processes.fork_server import ForkServer
+from processes.fork_server import start_forked
 from workers.shared_array import SharedArray
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
 
@@ -34,11 +33,11 @@ class Publishes:
             version += 1
 
 
-def test_no_copy_mixes_two_versions(fork_server: ForkServer) -> None:
+def test_no_copy_mixes_two_versions() -> None:
     weights, enough = SharedWeights(WEIGHTS), SharedArray((1,))
     copy = torch.zeros(WEIGHTS)
     assert weights.copy_newer(NOT_PUBLISHED, copy) == NOT_PUBLISHED
-    writer = start_child(Publishes(weights, enough), "writer", launch=fork_server)
+    writer = start_forked(Publishes(weights, enough), "writer")
     version, copies = NOT_PUBLISHED, 0
     while not writer.has_ended:
         newest = weights.copy_newer(version, copy)

@@ -11,8 +11,7 @@ from multiprocessing.connection import Connection
 from agents.acting import Decision
 from machine.capacity import allow_processes
 from machine.system_settings import use_one_thread
-from processes.child import start_child
-from processes.fork_server import ForkServer
+from processes.fork_server import start_forked
 from processes.inside import HEARTBEAT_SECONDS, Heartbeat
 from processes.messages import Kind, receive, send
 from processes.pool import ChildPool, Ended, Member
@@ -65,8 +64,7 @@ class RealtimeSession:
         allow_processes(count)
         latency = latencies(setup.config.realtime)
         silence = setup.config.workers.worker_timeout + (0.0 if latency is None else float(latency.max()) / 1000)
-        start = partial(start_child, launch=ForkServer([InferenceProcess.__module__]))
-        self._children = ChildPool(print, silence=silence, budget=RESTART_BUDGET, start=start)
+        self._children = ChildPool(print, silence=silence, budget=RESTART_BUDGET, start=start_forked)
         self._members = [
             Member(f"inference process {index}", partial(InferenceProcess, setup, rows, index), index, owes_at_start=1)
             for index in range(count)

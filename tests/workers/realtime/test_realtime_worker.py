@@ -19,8 +19,7 @@ from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from machine.machine_setup import Machine
 from option_flags import Config
-from processes.child import start_child
-from processes.fork_server import ForkServer
+from processes.fork_server import start_forked
 from processes.messages import Kind, receive, send
 from replay.unroll_layout import UnrollLayout
 from workers.realtime.session import RealtimeWorker
@@ -47,7 +46,7 @@ OPTIONS = {
 class Learner:
     """One worker with its memory, and the learner's end of the pipe."""
 
-    def __init__(self, fork_server: ForkServer, processes: int, **options: Any) -> None:
+    def __init__(self, processes: int, **options: Any) -> None:
         config = Config.from_flags({**OPTIONS, **options})
         self.layout: UnrollLayout = make_unroll_layout(config, make_atari)
         network = ActorCritic(config.network, self.layout, torch.float32)
@@ -59,7 +58,7 @@ class Learner:
         machine = Machine(torch.device("cpu"), torch.float32, torch.float32, 1, 2, 1, inference_processes=processes)
         setup = PlaySetup(config, make_atari, self.layout, machine)
         worker = RealtimeWorker(setup, SharedMemory(self.slots, self.weights, self.times), Place(0))
-        self.child = start_child(worker, "worker 0", launch=fork_server)
+        self.child = start_forked(worker, "worker 0")
 
     def descendants(self) -> list[psutil.Process]:
         """The fork server and the inference processes."""
@@ -91,9 +90,9 @@ def next_filled(connection: Connection) -> int:
 
 
 @pytest.fixture(scope="module")
-def learner(fork_server: ForkServer) -> Iterator[Learner]:
+def learner() -> Iterator[Learner]:
     """A learner that all tests below share, and whose worker has three inference processes. Nothing of it stays."""
-    learner = Learner(fork_server, 3, worker_timeout=3.0)
+    learner = Learner(3, worker_timeout=3.0)
     with closing(learner):
         learner.free()
         yield learner
@@ -158,9 +157,9 @@ def test_a_stop_of_the_worker_is_no_inference_time(learner: Learner) -> None:
     assert max(unrolls["inference_times"].max() for unrolls in played) < 1000 * STOP_SECONDS
 
 
-def test_unrolls_without_a_slot_are_dropped_and_counted(fork_server: ForkServer) -> None:
+def test_unrolls_without_a_slot_are_dropped_and_counted() -> None:
     """The newest round waits, so what is delivered follows at most one round that waited."""
-    with closing(Learner(fork_server, 1, inference_latency="fixed:1", fps=480.0, r_f_steps=1)) as learner:
+    with closing(Learner(1, inference_latency="fixed:1", fps=480.0, r_f_steps=1)) as learner:
         learner.free()
         assert learner.unrolls()["dropped_unrolls"].tolist() == [0, 0]
         slot = next_filled(learner.child.connection)
