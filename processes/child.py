@@ -1,9 +1,9 @@
 """One child process, as its parent sees it: how it is started, how it ends, and what it says about that.
 
 A child is a new program, or is forked by one that has not begun to use CUDA or OpenCV (`processes.fork_server`), which
-break in a fork of a process that uses them. It and the programs that its environments
-start are one process group, and end together. It ends when its parent ends, for whatever reason: then nobody holds the
-other end of its lifeline, a pipe. Nothing of the parent is changed to start it, so that any thread can do it.
+break in a fork of a process that uses them. It and the programs that its environments start are one process group, and
+end together. It ends when its parent ends, for whatever reason: then nobody holds the other end of its lifeline, a
+pipe. Nothing of the parent is changed to start it, so that any thread can do it.
 """
 
 import os

@@ -40,11 +40,10 @@ class ForkServer:
 
     def load(self) -> None:
         """Start the server, if it does not run: it loads its modules while this process goes on."""
-        if self._child is None or self._child.has_ended:
+        if self._child is None or self._child.has_ended or self._requests is None or self._requests.fileno() < 0:
             self.close()
             self._child = start_child(_Server(self._modules), "fork server")
             self._requests = socket.socket(fileno=os.dup(self._child.connection.fileno()))
-            self._requests.settimeout(ANSWER_SECONDS)
 
     def __call__(self, name: str, files: Sequence[int]) -> "Forked":
         self.load()
@@ -95,6 +94,7 @@ class Forked:
 def _ask(server: socket.socket, request: int, name: str = "", files: Sequence[int] = ()) -> int:
     """OSError if the server has ended."""
     try:
+        server.settimeout(ANSWER_SECONDS)
         socket.send_fds(server, [REQUEST.pack(request, name.encode())], files)
         answer = server.recv(ANSWER.size, socket.MSG_WAITALL)
     except TimeoutError:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,33 @@ def test_a_fork_server_that_was_killed_is_replaced_and_its_children_go_on(server
         receive(first.connection)
     for child in (first, second):
         child.end()
+
+
+def test_a_stopped_fork_server_is_replaced(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = start_child(Says(1), "inference", server)
+    assert answer_of(first) == (1, False)
+    psutil.Process(first.pid).parent().suspend()  # type: ignore[union-attr]
+    with monkeypatch.context() as patches:
+        patches.setattr("processes.fork_server.ANSWER_SECONDS", 0.1)
+        assert not first.has_ended, "nobody can say"
+    second = start_child(Says(2), "inference", server)
+    assert answer_of(second) == (2, False)
+    for child in (first, second):
+        child.end()
+
+
+def test_forked_children_draw_different_numbers_from_numpys_own_generator() -> None:
+    with closing(ForkServer(["numpy"])) as server:
+        children = [start_child(Draws(), f"worker {index}", server) for index in range(2)]
+        first, second = (receive(child.connection).payload for child in children)
+        assert first != second
+        for child in children:
+            child.end()
+
+
+class Draws:
+    def run(self, connection: Connection) -> None:
+        send(connection, Kind.RESULT, payload=import_module("numpy").random.random())
 
 
 def test_a_fork_server_and_its_children_end_with_their_parent() -> None:
