@@ -23,21 +23,15 @@ TOKEN = (
 
 def check_combinations(config: Config) -> None:
     """Raise a UsageError for options that do not go together with --cluster."""
-    flag = f"--cluster={config.cluster.cluster}"
     if config.run.reproducible:
-        raise UsageError(
-            f"{flag} takes unrolls as they arrive, which is never the same twice; without --reproducible would be "
-            "right."
-        )
-    if config.environment.in_real_time:
-        raise UsageError(
-            f"{flag} needs games that wait for their workers; without --interaction=realtime would be right."
-        )
-    if config.workers.inference == "learner" and not config.cluster.local_workers:
-        raise UsageError(
-            f"{flag} with --nolocal_workers leaves an inference server nothing to do; --inference=worker would be "
-            "right."
-        )
+        why = "takes unrolls as they arrive, which is never the same twice; without --reproducible would be right."
+    elif config.environment.in_real_time:
+        why = "needs games that wait for their workers; without --interaction=realtime would be right."
+    elif config.workers.inference == "learner" and not config.cluster.local_workers:
+        why = "with --nolocal_workers leaves an inference server nothing to do; --inference=worker would be right."
+    else:
+        return
+    raise UsageError(f"--cluster={config.cluster.cluster} {why}")
 
 
 def check_cluster(address: str) -> None:

@@ -48,8 +48,7 @@ def examine_node(root: str, version: str) -> tuple[str, str | None]:
             f"it has no checkout of this program at {named or root}; one there, or {CHECKOUT_VARIABLE}=<folder> in the "
             "environment of its ray start, would be right"
         )
-    own_version = code_version(checkout)
-    if own_version != version:
+    if (own_version := code_version(checkout)) != version:
         return str(checkout), (
             f"the code in its {checkout} is another version ({own_version}) than on this machine ({version}); the "
             "same commit would be right"

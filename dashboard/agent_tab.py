@@ -44,15 +44,15 @@ class AgentTab:
         self._values: deque[tuple[float, float]] = deque()
         with ui.element("div").classes("row"):
             self._choice = ui.select([NEWEST, *self._checkpoints()], value=NEWEST, label="checkpoint")
-            self._choice.props("dense outlined").style("min-width: 240px").on("popup-show", self._find_checkpoints)
+            self._choice.props("dense outlined").style("min-width: 240px")
+            self._choice.on("popup-show", lambda: self._choice.set_options([NEWEST, *self._checkpoints()]))
             self._button = ui.button("Play", on_click=self._toggle).props("unelevated")
             self._saliency = ui.checkbox("saliency", on_change=self._choose_saliency).props("dense")
             self._saliency.tooltip("Where blurring a place changes the policy (orange) or the value (blue)")
         self._message = ui.label("The agent plays in a process of its own, at the lowest priority.").classes("soft")
-        self._stage = ui.element("div").classes("live w-full")
-        self._stage.set_visibility(False)
-        with self._stage:
+        with ui.element("div").classes("live w-full") as self._stage:
             self._build_stage()
+        self._stage.set_visibility(False)
         ui.timer(LOOK_SECONDS, self._show_next)
         ui.on("page_hidden", lambda: self.pause(NOBODY_LOOKED))
         ui.context.client.on_disconnect(lambda: self.pause(NOBODY_LOOKED))
@@ -94,9 +94,6 @@ class AgentTab:
         best = [name for name in ("best.pt", "best_eval.pt") if (folder / name).is_file()]
         names = (path.name for path in folder.glob("checkpoint_*.pt") if path.name.isprintable())
         return [*best, *sorted(names, reverse=True)]
-
-    def _find_checkpoints(self) -> None:
-        self._choice.set_options([NEWEST, *self._checkpoints()])
 
     def _toggle(self) -> None:
         if self._game is not None:

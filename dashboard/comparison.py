@@ -128,9 +128,8 @@ class ComparisonView:
 
     def _show_tables(self, rows: Sequence[RunRow]) -> None:
         self._tables.clear()
-        search = search_chart(self._groups, self._results)
         with self._tables:
-            if search is not None:
+            if (search := search_chart(self._groups, self._results)) is not None:
                 ChartCard(search, large=True)
             if not rows:
                 return

@@ -79,12 +79,10 @@ class GamePlayer:
         self._folder = folder / CHECKPOINTS
         self._root = root
         self._chosen_file = chosen
-        path = self._newest()
-        if path is None:
+        if (path := self._newest()) is None:
             raise InvalidCheckpointError("There is no checkpoint to play.")
         checkpoint = _read(path)
-        given = {"op_mode": "test", "load_model_url": str(path)}
-        config = Config.from_flags({**checkpoint.played_options, **given})
+        config = Config.from_flags({**checkpoint.played_options, "op_mode": "test", "load_model_url": str(path)})
         options = evaluation_options(config.environment)
         if options.in_real_time:  # here the game waits for the agent
             options = replace(options, interaction="turns")
@@ -120,8 +118,7 @@ class GamePlayer:
 
     def follow(self) -> None:
         """Play the newest checkpoint if it is another one."""
-        newest = self._newest()
-        if newest is not None and newest != self._checkpoint.path:
+        if (newest := self._newest()) is not None and newest != self._checkpoint.path:
             self._take_weights(_read(newest))
 
     def _watch(self, screen: NDArray[np.uint8], score: float) -> None:

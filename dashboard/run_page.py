@@ -255,8 +255,7 @@ class FilesTab:
         """The files in a folder of the run with their time and size, the newest first."""
         found = []
         for path in (self._folder / folder).glob(pattern):
-            stamp = file_stamp(path)
-            if stamp is not None and path.name.isprintable() and self._results.inside(path):
+            if (stamp := file_stamp(path)) is not None and path.name.isprintable() and self._results.inside(path):
                 found.append((path, *stamp))
         return sorted(found, key=lambda item: (-item[1], item[0].name))
 

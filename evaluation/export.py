@@ -24,6 +24,7 @@ from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_c
 from run_files.run_folder import write_atomically
 from wrappers.any_environment.faults import last_line, traceback_of
 
+USAGE = "usage: python -m evaluation.export RUN [--output=FOLDER]"
 FILE = "policy.onnx"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 TOLERANCE = 1e-5
@@ -31,9 +32,6 @@ COMPARED = 32  # random observations
 
 Tensors = tuple[torch.Tensor, ...]
 Compute = Callable[[Tensors], Tensors]
-
-
-USAGE = "usage: python -m evaluation.export RUN [--output=FOLDER]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +46,7 @@ def main(arguments: Sequence[str]) -> None:
         raise UsageError(
             "evaluation.export needs one run folder or checkpoint: python -m evaluation.export results/<run>."
         )
-    missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
-    if missing:
+    if missing := [package for package in PACKAGES if importlib.util.find_spec(package) is None]:
         raise UsageError(f"The export needs {', '.join(PACKAGES)}; run pip install {' '.join(missing)}.")
     try:
         checkpoint = find_checkpoint(runs[0])
@@ -58,8 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     except UsageError as error:
         sentence = str(error).replace("--load_model_url=", "").replace("--load_model_url: ", "")
         raise UsageError(sentence, error.details) from None
-    size = path.stat().st_size / 1e6
-    print(f"{path}: {size:.1f} MB, differs from the network by {difference:.0e} at most")
+    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, differs from the network by {difference:.0e} at most")
 
 
 def export(checkpoint: Checkpoint, folder: Path) -> tuple[Path, float]:

@@ -77,7 +77,10 @@ class Scene:
         """The picture `[HEIGHT, WIDTH, 3]`. The next call overwrites it."""
         self._draw_screen(screen)
         for row, (label, value) in enumerate(rows.items()):
-            self._draw_row(FIRST_ROW + row * ROW_HEIGHT, label, value)
+            top = FIRST_ROW + row * ROW_HEIGHT
+            self._canvas[top : top + ROW_HEIGHT, GAME_WIDTH:] = BACKGROUND
+            self._write(label, top + 18, 0.48, LABEL)
+            self._write(value, top + 46, 0.8, VALUE)
         return self._canvas
 
     def _draw_screen(self, screen: Picture) -> None:
@@ -94,11 +97,6 @@ class Scene:
         self._canvas[top : top + new_height, left : left + new_width] = cv2.resize(
             large, (new_width, new_height), interpolation=cv2.INTER_AREA
         )
-
-    def _draw_row(self, top: int, label: str, value: str) -> None:
-        self._canvas[top : top + ROW_HEIGHT, GAME_WIDTH:] = BACKGROUND
-        self._write(label, top + 18, 0.48, LABEL)
-        self._write(value, top + 46, 0.8, VALUE)
 
     def _write(self, text: str, y: int, size: float, colour: tuple[int, int, int]) -> None:
         """Write one line of text, smaller if it is too long for the panel."""

@@ -92,8 +92,7 @@ class Replay:
         honour its seed.
         """
         log, result, environment = self._log, self._result, self._environment
-        take_finished_games: Callable[[], list[FinishedGame]]
-        take_finished_games = environment.get_wrapper_attr("take_finished_games")
+        take_finished_games: Callable[[], list[FinishedGame]] = environment.get_wrapper_attr("take_finished_games")
         environment.reset(seed=game_streams(self._series.seed, result.game)[0])
         yield from self._drawn()
         take_finished_games()  # drop a game that ended during the reset

@@ -24,7 +24,6 @@ from wrappers.environment import MakeEnvironment, as_observation
 # its last bits depend on the slot.
 SLOTS = {1: 1, 8: 4, 32: 8, 64: 16, 128: 32}
 
-
 IDLE = -1  # age of an action that was not chosen from any screen
 
 

@@ -62,8 +62,7 @@ def play(config: Config, make_environment: MakeEnvironment) -> None:
             environment.reset(seed=seed)
             take_finished_games()  # drop a game that ended during the reset
             while window.is_open and not (over or stop.requested):
-                action = choose()
-                if action is None:  # the game waits for a key
+                if (action := choose()) is None:  # the game waits for a key
                     window.show(window.picture, Fraction(FRAMES_PER_SECOND))
                     continue
                 actions.append(action)

@@ -143,8 +143,7 @@ class PlayedGames:
                 self.results[result.game] = result
                 self.seconds = time.monotonic() - begun
             now = time.monotonic()
-            at_the_end = stop.requested or not players.under_way
-            if console.due(now) or at_the_end:
+            if console.due(now) or stop.requested or not players.under_way:  # at the end in any case
                 returns = [result.return_ for result in self.results.values()]
                 steps = sum(result.length for result in self.results.values())
                 console.show(status_of_test(self.games, self.processes, now - begun, returns, steps), now)

@@ -82,16 +82,8 @@ def result_content(
 
 CARDS: Cards = {
     "games": (("ended", "{games}", "of {max_games}"), ("processes", "{worker_count}", "")),
-    "speed and time": (
-        ("steps/s", "{speed}", ""),
-        ("elapsed", "{seconds}", ""),
-        ("left", "{seconds_left}", ""),
-    ),
-    "returns": (
-        ("mean", "{return_mean}", ""),
-        ("lowest", "{return_min}", ""),
-        ("highest", "{return_max}", ""),
-    ),
+    "speed and time": (("steps/s", "{speed}", ""), ("elapsed", "{seconds}", ""), ("left", "{seconds_left}", "")),
+    "returns": (("mean", "{return_mean}", ""), ("lowest", "{return_min}", ""), ("highest", "{return_max}", "")),
 }
 LINE = {
     **{"done {done}": 11, "games {games} of {max_games}": 20, "speed {speed}/s": 14, "time {seconds}": 11},

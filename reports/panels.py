@@ -158,12 +158,10 @@ REPLAYS = (
 def return_lines(history: History, axis: XAxis, smooth: int = 1) -> list[Line]:
     """The return of every game as a dot, their moving mean, and the evaluations."""
     games = _games_over(history, axis.figure)
-    means = axis.curve(history, "return_mean", smooth)
-    tested = axis.curve(history, "eval_return_mean", smooth)
     lines = [
         Line("each game", games.x / axis.unit, games.y, GAMES, dots=True),
-        Line(f"mean of the last {history.return_window} games", *means, MEAN),
-        Line("test games, mean", *tested, TESTED),
+        Line(f"mean of the last {history.return_window} games", *axis.curve(history, "return_mean", smooth), MEAN),
+        Line("test games, mean", *axis.curve(history, "eval_return_mean", smooth), TESTED),
     ]
     return [line for line in lines if len(line.x)]
 

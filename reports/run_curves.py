@@ -60,8 +60,7 @@ def draw_run(history: History) -> bytes:
     grid = figure.add_gridspec(
         rows, COLUMNS, left=0.035, right=0.988, bottom=0.42 / height, top=1 - 0.98 / height, wspace=0.2, hspace=0.32
     )
-    last = history.curve("agent_steps").x[-1:].tolist() + history.games.x[-1:].tolist()
-    steps = max(last, default=1.0)
+    steps = max(history.curve("agent_steps").x[-1:].tolist() + history.games.x[-1:].tolist(), default=1.0)
 
     large = figure.add_subplot(grid[:2, :2])
     _draw_return(large, history)
@@ -74,7 +73,9 @@ def draw_run(history: History) -> bytes:
         axes.set_xlim(0, 1.01 * steps)
         format_counts(axes, 8 if axes is large else 4)
     large.set_xlabel("agent steps", fontsize=9, color=FAINT_INK)
-    _write_title(figure, history, height)
+    game = game_name(str(history.options.get("env", "")))
+    figure.text(0.012, 1 - 0.40 / height, game, fontsize=18, fontweight="bold", color=INK)
+    figure.text(0.012, 1 - 0.63 / height, verbatim(" · ".join(_facts(history))), fontsize=9.5, color=FAINT_INK)
     return as_bytes(figure)
 
 
@@ -186,12 +187,6 @@ def _draw_shares(axes: Axes, panel: Panel, history: History) -> None:
 def _means(values: Series) -> Series:
     """Running mean over a fiftieth of the reports."""
     return smoothed(values, max(1, len(values) // 50))
-
-
-def _write_title(figure: Figure, history: History, height: float) -> None:
-    game = game_name(str(history.options.get("env", "")))
-    figure.text(0.012, 1 - 0.40 / height, game, fontsize=18, fontweight="bold", color=INK)
-    figure.text(0.012, 1 - 0.63 / height, verbatim(" · ".join(_facts(history))), fontsize=9.5, color=FAINT_INK)
 
 
 def _facts(history: History) -> list[str]:

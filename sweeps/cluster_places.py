@@ -167,12 +167,13 @@ class ClusterJob(Job):
     A thread does all of this. `is_running` is true until the last byte is here, or the node is lost.
     """
 
+    exit_code: int | None = None
+
     def __init__(self, folder: Path, room: Room, words: list[str]) -> None:
         """Start or continue the run in the room, which is released at its end. `words`: the program, and its flags."""
         self._folder, self._room = folder, room
         self._program = room.start()
         self.where = f" on node {self._program.node}"
-        self._code: int | None = None
         self._signals: list[int] = []  # not sent yet
         self._thread = threading.Thread(target=self._follow, args=(words,), name="cluster job", daemon=True)
         self._thread.start()
@@ -181,16 +182,12 @@ class ClusterJob(Job):
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
-    @property
-    def exit_code(self) -> int | None:
-        return self._code
-
     def signal(self, number: signal.Signals) -> None:
         self._signals.append(int(number))  # sent by the thread: a run that has not started yet gets it then
 
     def _follow(self, words: list[str]) -> None:
         try:
-            self._code = self._run(self._program, *words)
+            self.exit_code = self._run(self._program, *words)
         except ProgramLostError as error:
             self.why_lost = str(error)
         except OSError as error:  # files of this machine
@@ -202,13 +199,11 @@ class ClusterJob(Job):
     def _run(self, node: NodeProgram, program: str, *flags: str) -> int:
         """Its exit code, once all of its files are here."""
         files = RunFilesTransfer(self._folder, node.call)
-        parent = resumable(self._folder)
-        if parent is not None:
+        if (parent := resumable(self._folder)) is not None:
             files.send(parent)
         # Relative paths: a checkpoint keeps --results_dir, and a folder of the node is not one to continue in later.
         mode = start_words(None if parent is None else f"{RESULTS}/{parent.name}")
-        log = f"{RESULTS}/{JOB_LOG}"
-        node.call("start", [program, *mode, f"--results_dir={RESULTS}", *flags], log)
+        node.call("start", [program, *mode, f"--results_dir={RESULTS}", *flags], f"{RESULTS}/{JOB_LOG}")
         while (code := files.fetch()) is None:
             while self._signals:
                 node.call("signal", self._signals.pop(0))

@@ -72,9 +72,8 @@ class Places:
 
     def start(self, folder: Path, flags: Mapping[str, Any]) -> Job:
         """Begin the run of this folder, or continue it, in the room that `has_room` has found."""
-        parent = resumable(folder)
-        words = [*start_words(parent), f"--results_dir={folder}", *flag_words(flags)]
-        return Job(folder, [str(self._program), *words], self._lock)
+        words = [str(self._program), *start_words(resumable(folder)), f"--results_dir={folder}", *flag_words(flags)]
+        return Job(folder, words, self._lock)
 
     @property
     def words(self) -> str:
@@ -103,8 +102,7 @@ def progress(job_folder: Path, config: Config) -> tuple[int, bool]:
     # Only now: torch takes seconds to load.
     from run_files.checkpoint import find_checkpoint, why_complete  # noqa: PLC0415
 
-    folder = resumable(job_folder)
-    if folder is None:
+    if (folder := resumable(job_folder)) is None:
         return 0, False
     try:
         checkpoint = find_checkpoint(str(folder))

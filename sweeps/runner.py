@@ -61,8 +61,7 @@ class SweepRunner:
 
     def _draw(self) -> bool:
         """Let a search choose another run. False if there is no further one."""
-        run = self._sweep.next_run()
-        if run is not None:
+        if (run := self._sweep.next_run()) is not None:
             self._waiting.append(run)
         return run is not None
 
@@ -136,9 +135,8 @@ class SweepRunner:
         code, lines = job.exit_code, last_lines(log, LAST_LINES) if log.exists() else []
         if code in (0, None) and self._is_done(run):
             self._set_end(run, DONE, code)
-            self._print(
-                run, f"is done ({sum(self._status(one) in ENDED for one in self._sweep.runs)} of {self._sweep.total})"
-            )
+            ended = sum(self._status(one) in ENDED for one in self._sweep.runs)
+            self._print(run, f"is done ({ended} of {self._sweep.total})")
         elif code in (0, None) and run.name in self._hopeless:
             self._set_end(run, PRUNED, code)
             self._print(run, f"is pruned at {self._steps(run):,} agent steps, and can be resumed by hand")

@@ -151,11 +151,9 @@ class Search(Sweep):
         except ValueError:
             raise UsageError(f"{path} is damaged; another --sweep_dir would be right.") from None
         for trial in self._study.trials:
-            run = self._run_of(trial)
-            if run is not None:
+            if (run := self._run_of(trial)) is not None:
                 state.add(run)
-                ended = {TrialState.COMPLETE: DONE, TrialState.PRUNED: PRUNED}.get(trial.state)
-                if ended is not None:
+                if ended := {TrialState.COMPLETE: DONE, TrialState.PRUNED: PRUNED}.get(trial.state):
                     state.runs[run.name]["status"] = ended
         self._state = state
 
@@ -168,8 +166,7 @@ class Search(Sweep):
         while (number := len(self._study.trials)) < self.trials:
             self._study.sampler = _sampler(self.definition["sampler"], number)
             self._study.ask(self.space)
-            run = self._run_of(self._study.trials[number])
-            if run is not None:
+            if (run := self._run_of(self._study.trials[number])) is not None:
                 self._state.add(run)
                 return run
         return None

@@ -46,10 +46,8 @@ def write_table(sweep: Sweep, state: SweepState) -> tuple[Sequence[Row], str]:
 
 def _row(state: SweepState, run: SweepRun, differs: str) -> Row:
     row: Row = dict.fromkeys([*HEADINGS, FOLDER])
-    row |= {"name": run.name, "differs": differs, "seed": run.config.run.seed}
-    row["status"] = state.runs[run.name]["status"]
-    newest = report_of_job(state.folder / run.name)
-    if newest is not None:
+    row |= {"name": run.name, "differs": differs, "seed": run.config.run.seed, "status": state.runs[run.name]["status"]}
+    if (newest := report_of_job(state.folder / run.name)) is not None:
         folder, report = newest
         row[FOLDER] = folder.relative_to(state.folder)
         row |= {name: report.get(name) for name in ("agent_steps", "return_mean", "return_max")}

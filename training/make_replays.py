@@ -79,8 +79,7 @@ def make_replays(
         options.replays, options.shares, options.warmup_unrolls, children, strict=True
     ):
         if entry.type == "queue":
-            uses = batch_uses.uses, batch_uses.first_uses
-            replays.append(QueueReplay(entry.capacity, share, layout.nbytes, *uses))
+            replays.append(QueueReplay(entry.capacity, share, layout.nbytes, batch_uses.uses, batch_uses.first_uses))
             continue
         storage, rng = make_storage(options, entry.capacity, layout), np.random.default_rng(child)
         newest = NewestStates(layout) if entry.type == "attentive" else None
@@ -98,9 +97,8 @@ def replay_rules(
     if entry.type in ("standard", DEMONSTRATIONS):
         return ReplayRules()
     strategy = STRATEGIES[entry.elite_sampling_strategy if entry.type == "elite" else "lowest"]
-    annealing_updates = entry.alfa_annealing_factor * planned_updates
     return ReplayRules(
-        Ranking(distance, strategy, entry.lambda_batch_multiplier, annealing_updates),
+        Ranking(distance, strategy, entry.lambda_batch_multiplier, entry.alfa_annealing_factor * planned_updates),
         eviction_candidates=entry.elite_batch_size if entry.insert_strategy == "elite_insertion" else 0,
         newest=newest,
     )

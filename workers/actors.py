@@ -107,10 +107,5 @@ def make_pool(
         return (start_child if isinstance(work, InferenceServer) else start_forked)(work, name, logs=setup.logs)
 
     allow_processes(workers + 1)
-    children = ChildPool(
-        announce,
-        silence=options.worker_timeout,
-        budget=options.worker_restart_budget,
-        start=start,
-    )
+    children = ChildPool(announce, silence=options.worker_timeout, budget=options.worker_restart_budget, start=start)
     return WorkerPool(children, make_worker, slots.array, flow_control, make_server, snapshot)

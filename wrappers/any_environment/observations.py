@@ -6,6 +6,8 @@ hundred times for Discrete; and they do not find NaN, or say which part is wrong
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,11 +98,8 @@ class ObservationReader:
 
     def _write(self, observation: Any, parts: Sequence[Part], into: NDArray[Any]) -> None:
         for part in parts:
-            value = observation
             try:
-                for key in part.path:
-                    value = value[key]
-                part.write(value, into[part.place])
+                part.write(reduce(getitem, part.path, observation), into[part.place])
             except ValueFaultError as error:
                 raise ValueFaultError(f"{_name(part.path)} {error}") from None
             except (LookupError, TypeError) as error:
