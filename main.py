@@ -2,7 +2,7 @@
 
 from machine.stop_signals import exit_on_signals
 
-if __name__ == "__main__":  # not in worker processes, which import this file too
+if __name__ == "__main__":
     exit_on_signals()
 
 import sys
@@ -65,8 +65,7 @@ def run(arguments: Sequence[str]) -> int:
             print(first_line(given, config), flush=True)  # at once: what is imported next takes seconds
     if rank is None and mode != "play":  # one of several learners first takes its part of the cores
         load_early()
-    # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
-    # processes, which import this file too, need less memory.
+    # Imported here, not at the top: a mistyped flag is reported without the time of these imports.
     from agents.spaces import settle_fps, suited_settings
     from evaluation.play import play
     from evaluation.score_checkpoint import score_checkpoint
@@ -125,6 +124,7 @@ def launch_learners(config: Config, given: Mapping[str, Any]) -> int:
     """Start several learners on this machine; returns the exit code."""
     from learners.launcher import Launcher
 
+    FORK_SERVER.close()  # each learner has its own
     learners, restarts = config.learners.learners, config.learners.learner_restarts
     stable_seconds = 3 * SILENCE_FACTOR * config.workers.worker_timeout  # longer than it takes to notice a hang
     return Launcher(learners, restarts, stable_seconds).run(given)
