@@ -58,6 +58,7 @@ class Learner:
         self._terms = TERMS
         self._estimates: Estimates = estimates_of_one
         self._target: TargetNetwork | None = None
+        self._keeps_batches = loss.loss == "impact"  # what IMPACT made of them, for when they are used again
         if loss.loss == "impact":
             self._terms = {**TERMS, **impact_terms(loss.impact_epsilon)}
             self._target = TargetNetwork(self.network, loss.batch_uses.slots)
@@ -84,14 +85,15 @@ class Learner:
         A CUDA graph may repeat it: so nothing here may wait for the device, and no shape may depend on data.
         """
         loss, policy = self._loss, self.network.distribution
-        corrected = self._target.kept(batch) if self._target else None  # if IMPACT uses the batch again
+        keeper = self._target if self._keeps_batches else None
+        corrected = keeper.kept(batch) if keeper else None  # if IMPACT uses the batch again
         if corrected is None:
-            unrolls = make_training_batch(batch, self._layout, loss.gamma, self.device, copies=bool(self._target))
+            unrolls = make_training_batch(batch, self._layout, loss.gamma, self.device, copies=bool(keeper))
             # What the network says, and what the network says that V-trace corrects to: the same one.
             output, reference = self._estimates(self.network, unrolls)
             corrected = self._corrected(unrolls, reference)
-            if self._target:
-                self._target.keep(corrected)
+            if keeper:
+                keeper.keep(corrected)
         else:
             output, _ = estimates_of_one(self.network, corrected.unrolls)
         in_units = self.network.value_head.in_units
@@ -140,7 +142,11 @@ class Learner:
             self._target.renew(self.network.state_dict())  # all learners have the weights of the first one now
 
     def record(self, record: Record[Any], announce: Callable[[str], None]) -> None:
-        """From now on, gradients are computed by CUDA graphs, where recording them is possible."""
+        """From now on, gradients are computed by CUDA graphs, where recording them is possible.
+
+        A graph computes IMPACT's target network each time: what Python keeps of a batch, it does not see.
+        """
+        self._keeps_batches = False
         apart = GradientsApart(self.network)
         recorded: RecordedBatches[tuple[Computed, Gradients]] = RecordedBatches(
             lambda batch: (self._computed(apart, batch), apart.gradients), record, self.device, announce

@@ -115,8 +115,8 @@ class RunOptions(Options):
     )
     cuda_graphs: bool = switch(
         True,
-        "On an NVIDIA GPU, launch the kernels of a batch's gradients at once. Not with --reproducible, --loss=impact "
-        "or a network of your own.",
+        "On an NVIDIA GPU, launch the kernels of a batch's gradients at once. Not with --reproducible, nor with a "
+        "network of your own that does not allow it.",
     )
     learner_threads: int = option(
         0, whole(0), "CPU threads of the learner. 0: half of the cores, or at most 4 with a GPU."

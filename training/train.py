@@ -100,13 +100,14 @@ def make_learner(run: Run) -> Learner:
 def records_updates(config: Config, device: torch.device, network: ActorCritic) -> bool:
     """Whether updates are recorded as CUDA graphs.
 
-    A graph repeats kernels only. IMPACT's target network and a torso of the user's own may compute in Python, too. A
-    reproducible run is not recorded either: after a resume, recording would begin at another update.
+    A graph repeats kernels only, and a torso of the user's own may compute in Python, unless it says that it does not.
+    A reproducible run is not recorded either: after a resume, recording would begin at another update.
     """
     return (
         config.run.cuda_graphs
         and is_nvidia(device)
-        and not (config.run.reproducible or config.loss.loss == "impact" or network.has_own_torso)
+        and not config.run.reproducible
+        and (not network.has_own_torso or bool(getattr(network.torso, "cuda_graphs", False)))
     )
 
 

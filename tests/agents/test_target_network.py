@@ -12,6 +12,8 @@ from options.learning_options import BatchUses
 from replay.mix import Batch, BatchMix, Replay
 from replay.queue import QueueReplay
 from tests.agents.learners import LAYOUT, make_batch, make_learner, weights_of
+from tests.agents.same_updates import OPTIMIZERS, assert_same_learner
+from tests.agents.test_cuda_graphs import record
 from tests.agents.test_impact import IMPACT
 
 SHARE = 2
@@ -72,6 +74,18 @@ def test_a_batch_is_computed_once_in_each_period_and_no_bit_changes(
     assert counted == [SHARE] * passes
     assert all_passes == [SHARE] * updates
     assert_same_weights(learner, control)
+
+
+@pytest.mark.slow
+def test_recorded_updates_keep_nothing_of_a_batch() -> None:
+    options = options_of(1, 3, 6)
+    recorded, plain = (make_learner(options, OPTIMIZERS[0], record=one) for one in (record, None))
+    counted = counting(recorded)
+    for _, batch in zip(range(24), drawn_batches(options.batch_uses), strict=False):
+        recorded.update(batch)
+        plain.update(batch)
+    assert len(counted) == 25, "and one for the recording"
+    assert_same_learner(recorded, plain)
 
 
 def test_a_mixed_batch_is_always_computed() -> None:

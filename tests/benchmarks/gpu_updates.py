@@ -31,6 +31,7 @@ CASES: tuple[Mapping[str, Any], ...] = (
     {"network": "impala_deep"},
     {"network": "impala_deep", "batch_size": 32},
     {"use_lstm": True},
+    {"loss": "impact"},
 )
 FIRST_UPDATES = 12  # not measured
 ONE_BY_ONE, AS_A_GRAPH = 60, 300  # updates that are measured

@@ -122,7 +122,7 @@ def test_repeatable_updates_are_equal_bit_for_bit(layout: UnrollLayout) -> None:
 
 
 @pytest.mark.parametrize("layout", [LAYOUT, LSTM_LAYOUT, DELAYED_LAYOUT], ids=["plain", "lstm", "delayed"])
-@pytest.mark.parametrize("loss", [LOSSES["mean"], LOSSES["sum"], LOSSES["defaults"]], ids=["mean", "sum", "defaults"])
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
 def test_recorded_updates_are_those_that_are_not(loss: LossOptions, layout: UnrollLayout) -> None:
     """Two orders of fresh and replayed unrolls, and weights of the loss and learning rates that change."""
     loss = dataclasses.replace(loss, entropy_loss_end_weight=0.0)

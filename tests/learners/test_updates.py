@@ -60,6 +60,12 @@ def make_torso(space: Any) -> torch.nn.Module:
     return Torso()
 
 
+def make_recordable_torso(space: Any) -> torch.nn.Module:
+    torso = Torso()
+    torso.cuda_graphs = True  # type: ignore[assignment]
+    return torso
+
+
 def updates(case: Case, peers: Peers | None = None, rank: int = 0, size: int = 1) -> Updates:
     """Some updates with each `size`-th unroll of the batches."""
     torch.manual_seed(0)

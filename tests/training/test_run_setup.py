@@ -245,8 +245,9 @@ def test_only_the_first_learner_checks_where_reports_go(monkeypatch: pytest.Monk
         ({}, "cpu", False),
         ({"cuda_graphs": False}, "cuda:0", False),
         ({"reproducible": True}, "cuda:0", False),
-        ({"loss": "impact"}, "cuda:0", False),
+        ({"loss": "impact"}, "cuda:0", True),
         ({"network": "tests.learners.test_updates:make_torso"}, "cuda:0", False),
+        ({"network": "tests.learners.test_updates:make_recordable_torso"}, "cuda:0", True),
     ],
 )
 def test_updates_are_recorded_where_they_can_be(flags: dict[str, Any], device: str, recorded: bool) -> None:
