@@ -115,7 +115,8 @@ class NodeLink:
         """For the learner: how it is, how much the counts have grown since the last call, and the newest times."""
         grown = {name: count - self._told[name] for name, count in self.counts.items()}
         self._told = self.counts.copy()
-        state = {"node": self.name, "workers": self.workers, "capacity": self.capacity}
+        capacity = 0 if self.is_silent else self.capacity
+        state = {"node": self.name, "workers": self.workers, "capacity": capacity}
         return {**state, **grown, "round_trip_ms": self._round_trip_ms, "publish_ms": self._publish_ms}
 
     async def serve(self) -> None:

@@ -28,6 +28,7 @@ CARDS = SEEN, PROBABILITIES, VALUE = (
     "Probabilities of the actions",
     f"Value, last {SHOWN_SECONDS:.0f} seconds",
 )
+MEANS, BOTH = "Means of the actions, from −1 to 1", "Probabilities of choices, and means from −1 to 1"
 FACTS = ("score", "step", "last scores", "checkpoint, steps")
 
 
@@ -45,6 +46,7 @@ class AgentTab:
         with ui.element("div").classes("row"):
             self._choice = ui.select([NEWEST, *self._checkpoints()], value=NEWEST, label="checkpoint")
             self._choice.props("dense outlined").style("min-width: 240px")
+            self._choice.on_value_change(self._play_chosen)
             self._choice.on("popup-show", lambda: self._choice.set_options([NEWEST, *self._checkpoints()]))
             self._button = ui.button("Play", on_click=self._toggle).props("unelevated")
             self._saliency = ui.checkbox("saliency", on_change=self._choose_saliency).props("dense")
@@ -75,7 +77,7 @@ class AgentTab:
                 self._stack = _picture("all frames of the observation").style("margin-top: 6px")
                 self._vector = ui.label().classes("mono vector")
             with ui.element("div").classes("card"):
-                ui.label(PROBABILITIES).classes("card-title")
+                self._policy = ui.label(PROBABILITIES).classes("card-title")
                 self._bars = ui.html(sanitize=False).classes("bars")
             with ui.element("div").classes("card"):
                 self._value_chart = ui.echart(_value_options([])).style("height: 170px")
@@ -96,9 +98,18 @@ class AgentTab:
         return [*best, *sorted(names, reverse=True)]
 
     def _toggle(self) -> None:
+        if self._game is None:
+            self._play()
+        else:
+            self.pause()
+
+    def _play_chosen(self) -> None:
+        """Go on with another checkpoint, if the agent plays."""
         if self._game is not None:
             self.pause()
-            return
+            self._play()
+
+    def _play(self) -> None:
         chosen = None if self._choice.value in (NEWEST, None) else str(self._choice.value)
         # The choice comes from the browser, which can send any name.
         if chosen is not None and chosen not in self._checkpoints():
@@ -160,6 +171,8 @@ class AgentTab:
         texts = (on_page(picture.score), f"{picture.steps:,}", last, count(picture.agent_steps))
         for name, text in zip(FACTS, texts, strict=True):
             self._facts[name].set_text(text)
+        mixed = BOTH if picture.choices else MEANS
+        self._policy.set_text(PROBABILITIES if picture.choices == len(picture.bars) else mixed)
         self._bars.set_content(_bars(picture))
         while self._values and self._values[0][0] < self._values[-1][0] - SHOWN_SECONDS:
             self._values.popleft()
@@ -169,12 +182,13 @@ class AgentTab:
 
 
 def _bars(picture: LivePicture) -> str:
-    """A bar for each action, as HTML."""
+    """A bar for each choice, and for each real number, as HTML."""
     rows = []
-    for index, (name, probability) in enumerate(zip(picture.actions, picture.probabilities, strict=True)):
+    for index, (name, bar) in enumerate(zip(picture.actions, picture.bars, strict=True)):
+        shown = f"{bar:.0%}" if index < picture.choices else f"{2 * bar - 1:.2f}".replace("-", "−")
         rows.append(f'<span class="{"chosen" if index in picture.chosen else ""}">{escape(name.lower())}</span>')
-        rows.append(f'<div class="track"><div class="fill" style="width: {probability:.1%}"></div></div>')
-        rows.append(f'<span class="share">{probability:.0%}</span>')
+        rows.append(f'<div class="track"><div class="fill" style="width: {bar:.1%}"></div></div>')
+        rows.append(f'<span class="share">{shown}</span>')
     return "".join(rows)
 
 

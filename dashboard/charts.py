@@ -18,6 +18,10 @@ SHORT = (  # 1250000 as 1.25M
     "return String(Number((v / s[0]).toPrecision(4))).replace('-', '−') + s[1]; }"
 )
 PERCENT = "(v) => Number((100 * v).toPrecision(3)) + '%'"
+TICK, PERCENT_TICK = (  # with the digits in which neighbours of a narrow range differ
+    text.replace("toPrecision(4)", "toPrecision(7)").replace("toPrecision(3)", "toPrecision(6)")
+    for text in (SHORT, PERCENT)
+)
 NAME = "(p) => p.name.replace(/&/g, '&amp;').replace(/</g, '&lt;')"  # a tooltip is HTML
 
 GRID = "rgba(128,134,144,0.18)"
@@ -78,13 +82,13 @@ def line_chart(title: str, lines: Sequence[Line], frame: Frame, panel: Panel = P
             "type": "log" if frame.log_x else "value", "name": frame.axis.label, "nameLocation": "middle",
             "nameGap": 24, "nameTextStyle": TEXT, "scale": frame.log_x, "min": None if frame.log_x else 0,
             "max": "dataMax", "splitLine": {"show": False}, "axisLine": {"show": True, "lineStyle": {"color": GRID}},
-            "axisLabel": {**TEXT, ":formatter": SHORT, "hideOverlap": True, "showMaxLabel": False}, "splitNumber": 4,
+            "axisLabel": {**TEXT, ":formatter": TICK, "hideOverlap": True, "showMaxLabel": False}, "splitNumber": 4,
         },
         "yAxis": {
             "type": "log" if frame.log_y else "value", "scale": not (panel.stacked or panel.from_zero),
             "splitNumber": 4, "max": 1 if panel.stacked else None, "interval": 0.25 if panel.stacked else None,
             "splitLine": {"lineStyle": {"color": GRID}}, "axisLine": {"show": False}, "axisTick": {"show": False},
-            "axisLabel": {**TEXT, ":formatter": percent},
+            "axisLabel": {**TEXT, ":formatter": PERCENT_TICK if panel.percent else TICK},
         },
         "dataZoom": [
             {"type": "inside", "xAxisIndex": 0, "filterMode": "none", "zoomOnMouseWheel": "ctrl",
@@ -130,7 +134,7 @@ def _parallel_axis(index: int, name: str, column: Sequence[float | str | None]) 
     low, high = min(numbers, default=0.0), max(numbers, default=1.0)
     if low > 0 and high / low >= 30:
         return {**axis, "type": "log", "min": low, "max": high}
-    return {**axis, "type": "value", "scale": True, "axisLabel": {**TEXT, ":formatter": SHORT}}
+    return {**axis, "type": "value", "scale": True, "axisLabel": {**TEXT, ":formatter": TICK}}
 
 
 def _common(title: str, *, zoom: bool = False) -> ChartOptions:

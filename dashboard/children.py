@@ -23,7 +23,8 @@ class LivePicture(NamedTuple):
     salient: bytes | None  # with an alpha channel, to lay over `seen`
     vector: tuple[float, ...]  # the numbers of the observation
     actions: tuple[str, ...]  # the names of the bars: one for each choice, or for each real-valued action
-    probabilities: tuple[float, ...]  # from 0 to 1; for real-valued actions, where they are within their bounds
+    bars: tuple[float, ...]  # from 0 to 1: probabilities of choices, and where the means of real numbers are in −1 to 1
+    choices: int  # how many bars are probabilities; they come first
     chosen: tuple[int, ...]  # the bars of the action
     values: tuple[tuple[float, float], ...]  # seconds of play and value estimate, since the picture before
     score: float

@@ -20,6 +20,7 @@ from dashboard.list_page import ListView
 from dashboard.page_parts import show_page
 from dashboard.results import PageError, Results
 from dashboard.run_page import RunView, may_download
+from options.rules import counted
 
 NICENESS = 5  # runs go first
 COOKIE = "dashboard_token"
@@ -41,7 +42,7 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
     @ui.page("/compare")
     async def compare(request: Request) -> None:
         names = list(dict.fromkeys(request.query_params.getlist("run")))
-        await show_page(f"{len(names)} runs compared", ComparisonView(results, names).build)
+        await show_page(f"{counted(len(names), 'run')} compared", ComparisonView(results, names).build)
 
     app.add_route("/file/{name:path}", partial(give_file, results))
     app.on_startup(lambda: stand_guard(host, token))

@@ -106,7 +106,7 @@ def configuration(options: Mapping[str, Any], **more: Any) -> Configuration:
     values = {name: options.get(name, item.default) for name, item in OPTIONS.items()}
     values = {name: str(value) if isinstance(value, list | dict) else value for name, value in values.items()}
     defaults = dict(defaults_beside(values))
-    values["cluster"] = values["cluster"] is not None
+    values["cluster"], defaults["cluster"] = values["cluster"] is not None, False
     with suppress(UsageError):  # settings of another version are compared as text
         for each in (values, defaults):
             each["replay_parameters"] = parse_replays(str(each["replay_parameters"]))

@@ -178,6 +178,10 @@ def _seconds_left(status: Status) -> float | None:
     return steps / status.known("speed") if status.known("speed") > 0 else None
 
 
+def _frames_speed(status: Status) -> float | None:
+    return None if status["speed"] is None else status.known("speed") * status.known("frames_per_step")
+
+
 def _filled(status: Status) -> float | None:
     """Progress of the warm-up: the fill of the least filled replay, as a fraction of what learning needs."""
     fills = (min(1.0, replay.fill / replay.needed) for replay in status.replays if replay.needed)
@@ -187,7 +191,7 @@ def _filled(status: Status) -> float | None:
 DERIVED: Mapping[str, Callable[[Status], float | None]] = {
     "done": lambda status: min(1.0, status.known("agent_steps") / max(1, status.known("max_steps"))),
     "seconds_left": _seconds_left,
-    "frames_speed": lambda status: status.known("speed") * status.known("frames_per_step"),
+    "frames_speed": _frames_speed,
     "filled": _filled,
     "memory_mb": lambda status: status.known("memory_learner_mb") + status.known("memory_workers_mb"),
     "nodes_playing": lambda status: len(status.nodes) or None,

@@ -73,10 +73,11 @@ def summary_table(rows: Sequence[Row]) -> list[str]:
 
 
 def _means(runs: Sequence[Row]) -> list[str]:
-    """How many runs have a mean return; their mean, the lowest and the highest; and the steps of the shortest run."""
-    returns = [run["return_mean"] for run in runs if run["return_mean"] is not None]
+    """How many runs have a mean return; their mean, the lowest and the highest; and the steps of the shortest one."""
+    runs = [run for run in runs if run["return_mean"] is not None]
+    returns = [run["return_mean"] for run in runs]
     spread = (sum(returns) / len(returns), min(returns), max(returns)) if returns else (None,) * 3
-    return [str(len(returns)), *map(number, spread), count(min((run["agent_steps"] or 0) for run in runs))]
+    return [str(len(returns)), *map(number, spread), count(min((run["agent_steps"] for run in runs), default=None))]
 
 
 def _aligned(headings: Sequence[str], rows: Sequence[list[str]], left: Collection[str]) -> list[str]:

@@ -268,10 +268,10 @@ class Progress:
         whole = max(self.seconds - self._first_unroll_at, 1e-9)
         return {name: spent / whole for name, spent in self._stage_seconds.items()}
 
-    def recent_speed(self) -> float:
-        """Agent steps a second over the latest 20 seconds or so, for a display; 0 while it is not known."""
+    def recent_speed(self) -> float | None:
+        """Agent steps a second over the latest 20 seconds or so, for a display; None while it is not known."""
         if self.agent_steps == self.parent_steps:
-            return 0.0  # the workers are starting
+            return None  # the workers are starting
         marks = self._speed_marks
         if len(marks) > 1 and marks[-1][1] == self.agent_steps:
             marks.pop()  # no new steps: the newest mark moves forward in time
@@ -280,7 +280,7 @@ class Progress:
             marks.popleft()
         (first_time, first_steps), (last_time, last_steps) = marks[0], marks[-1]
         span = last_time - first_time
-        return (last_steps - first_steps) / span if span >= MIN_SPEED_SPAN else 0.0
+        return (last_steps - first_steps) / span if span >= MIN_SPEED_SPAN else None
 
     def counters(self) -> dict[str, JsonValue]:
         """What has been counted since the start of the run and its parents, by the names in metrics.jsonl."""

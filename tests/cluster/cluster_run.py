@@ -30,7 +30,7 @@ class ClusterRun(FollowedProgram):
         (folder,) = set(self._results.iterdir()) - self._before
         return folder
 
-    def wait_for(self, words: str, seconds: float = 60.0, after: int = 0) -> int:
+    def wait_for(self, words: str, seconds: float = 150.0, after: int = 0) -> int:
         """Wait until a line after the first `after` ones has the words; return how many lines there are up to it."""
         deadline = time.monotonic() + seconds
         place = after

@@ -213,3 +213,14 @@ def test_a_node_that_cannot_play_is_looked_at_again_and_each_reason_is_said_once
     play(node, lambda: until(lambda: True))
     assert node.said() == ["node a does not play: it has 3 GiB", "node a does not play: it has no games"]
     assert node.starts == 4
+
+
+def test_a_node_that_does_not_answer_is_not_told_as_playing(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+
+    async def work() -> None:
+        assert node.link.figures()["capacity"] > 0
+        monkeypatch.setattr(node_link, "SILENT_SECONDS", -1.0)
+        assert node.link.figures()["capacity"] == 0
+
+    play(node, work)

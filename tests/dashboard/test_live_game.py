@@ -106,7 +106,7 @@ def test_a_picture_shows_the_game_and_the_network(tmp_path: Path, interaction: d
     assert (decoded(picture.seen) == decoded(picture.stack)[:, -84:]).all()
     assert picture.salient is not None and decoded(picture.salient).shape == (84, 84, 4)
     assert picture.actions == ("NOOP", "FIRE", "RIGHT", "LEFT", "RIGHTFIRE", "LEFTFIRE")
-    assert sum(picture.probabilities) == pytest.approx(1, abs=1e-5) and len(picture.probabilities) == 6
+    assert sum(picture.bars) == pytest.approx(1, abs=1e-5) and len(picture.bars) == picture.choices == 6
     assert [round(seconds * 15) for seconds, _ in picture.values] == list(range(31))
     assert (picture.checkpoint, picture.agent_steps) == ("checkpoint_0000000007.pt", 700)
     again = player.picture(with_saliency=False)
@@ -137,7 +137,7 @@ def test_newer_checkpoints_are_followed(tmp_path: Path) -> None:
     player.step()
     picture = player.picture(with_saliency=False)
     assert picture.agent_steps == 900
-    assert picture.probabilities != before.probabilities
+    assert picture.bars != before.bars
 
 
 def test_a_checkpoint_of_other_observations_is_not_blamed(tmp_path: Path) -> None:

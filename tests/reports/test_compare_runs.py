@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from option_flags import Config
-from reports.compare_runs import Group, group_runs, line_of
+from reports.compare_runs import Group, configuration, group_runs, line_of, what_is_unusual
 from reports.panels import Line
 from reports.run_curves import draw_run
 from run_files.run_reader import Curve, History, read_histories, read_history
@@ -58,6 +58,11 @@ def test_a_label_has_what_differs_within_a_game_and_the_number_of_seeds(
     tmp_path: Path, runs: list[dict[str, Any]], wanted: list[str]
 ) -> None:
     assert labels(*(write_run(tmp_path / str(place), **flags) for place, flags in enumerate(runs))) == wanted
+
+
+def test_a_list_names_only_what_is_no_default() -> None:
+    found = [configuration({**PONG, **more}) for more in ({}, {"cluster": "192.0.2.1:6379"}, {"lr": 0.5})]
+    assert what_is_unusual(found) == ["", "cluster", "lr 0.5"]
 
 
 def test_runs_that_differ_only_in_their_seeds_form_a_group(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path, capsys: pytes
     *_, headings, _, bad, means = out.partition("\n\nthe table is in")[0].splitlines()
     names = ["configuration", "differs in", "runs", "mean return", "lowest", "highest", "steps"]
     assert re.split(" {2,}", headings) == names
-    assert re.split(" {2,}", bad) == ["bad", "gamma 0.5", "0", "—", "—", "—", "0"]
+    assert re.split(" {2,}", bad) == ["bad", "gamma 0.5", "0", "—", "—", "—", "—"]
     assert re.split(" {2,}", means) == ["good", "gamma 0.7", "2", "8.50", "8.00", "9.00", "1,000"]
     state = json.loads((folder / "sweep.json").read_text())["runs"]["bad_seed1"]
     assert (state["exit_code"], state["last_lines"]) == (3, ["done 0.0%  steps 0", "the last words"])
@@ -161,6 +161,11 @@ def test_another_seed_joins_the_runs_of_the_first(tmp_path: Path, capsys: pytest
 
     assert run_sweep([*words, "--seed=2", "--lr=0.1"]) == 2
     assert "holds the run a_seed2 with another --lr" in capsys.readouterr().err
+
+    longer = [word.replace("1000", "2000") for word in words]
+    assert run_sweep([*longer, "--seed=2"]) == 0
+    out = capsys.readouterr().out
+    assert "is done (1 of 2)" in out and "is done (2 of 2)" in out, "those that go on have not ended"
 
 
 @pytest.mark.parametrize(

@@ -175,11 +175,17 @@ def test_another_search_needs_another_folder(tmp_path: Path, capsys: pytest.Capt
     others: dict[str, dict[str, Any]] = {
         "search": {"search": {**RANGES, "gamma": {"low": 0.9, "high": 0.99}}},
         "sampler": {"sampler": {"type": "random"}},
-        "ends": {"flags": {"stop_at_return": 100}},
     }
     for changed, other in others.items():
         assert run_sweep(command(folder, definition(trials=1, **other))) == 2
         assert f"holds a sweep with another {changed};" in capsys.readouterr().err
+    usual = command(folder, definition(trials=1))
+    for words, was in (
+        ([*usual, "--stop_at_return=100"], "without --stop_at_return"),
+        ([*usual[:2], "--environment_max_steps=7"], "with --environment_max_steps=1000"),
+    ):
+        assert run_sweep(words) == 2
+        assert f"holds a search {was}; that, or another --sweep_dir" in capsys.readouterr().err
     assert run_sweep(command(folder, {"runs": {"a": {}}})) == 2
     assert (
         "holds a sweep with another search and sampler and pruner and ends; another --sweep_dir"
