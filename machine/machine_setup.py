@@ -11,7 +11,7 @@ import torch
 
 from machine.capacity import usable_cores
 from machine.device import choose_device, choose_precision, is_nvidia, learner_threads, prepare_torch
-from machine.system_settings import keep_freed_memory, use_long_time_slices
+from machine.system_settings import keep_freed_memory
 from option_flags import Config, against_gpu_settings
 from options.presets import ATARI_GPU, STANDARD, WHAT_FOR, is_noframeskip
 from options.rules import UsageError
@@ -93,7 +93,6 @@ def prepare_machine(config: Config) -> Machine:
         )
     torch.set_num_threads(threads)
     keep_freed_memory()
-    use_long_time_slices()
     # The mean squares of dead weights become denormal numbers, which double the time of the optimizer's step.
     torch.set_flush_denormal(True)
     prepare_torch(device, config.run.reproducible)

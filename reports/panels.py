@@ -197,7 +197,8 @@ def page_panels(history: History) -> list[Panel]:
     # Unrolls of a queue are new ones.
     ages = [panel for panel in replay_panels(history) if panel.title == AGES]
     ages = [panel for panel in ages if any("queue" not in name for name, _ in panel.figures)]
-    return learning_panels(history) + ages + shown((SPEED, LEARNER_TIME), history.names())
+    panels = learning_panels(history) + ages + shown((SPEED, LEARNER_TIME), history.names())
+    return [panel for panel in panels if panel.lines(history.curve)]
 
 
 def shown(panels: Sequence[Panel], names: Sequence[str]) -> list[Panel]:

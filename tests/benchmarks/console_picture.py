@@ -30,8 +30,8 @@ WIDTH, HEIGHT = 120, 50  # of the display, in characters
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
 
-def console_svg(run: Path, steps: float) -> bytes:
-    """What stands on the terminal at the first report after `steps` agent steps, as an SVG."""
+def console_svg(run: Path, seconds: float) -> bytes:
+    """What stands on the terminal at the first report after so many seconds of the run, as an SVG."""
     content = json.loads((run / CONFIG).read_text(encoding="utf-8"))
     config = Config.from_flags({name: value for name, value in content["options"].items() if name in OPTIONS})
     games = read_history(run).games
@@ -44,7 +44,7 @@ def console_svg(run: Path, steps: float) -> bytes:
         console.start(_header(config, content, run))
         for second, report in enumerate(reports):
             console.show(_status(config, content, report, returns), float(second))
-            if report["agent_steps"] >= steps:
+            if report["seconds"] >= seconds:
                 break
         console.close([])
     return draw(stream.getvalue(), "python main.py --op_mode=train --stop_at_return=18")

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.pictures [NAME ...] [--game=results/<run>] [--agent=results/<run>]
 
-Without names, all of them. curves.png and console.svg show the run in pong_h100.tar.gz, the others archives of
+Without names, all of them. curves.png and console.svg show the run in pong_run.tar.gz, the others archives of
 curves. Two pictures need a run with a checkpoint: game.gif (`--game`) and dashboard.png (`--agent`), which shows its
 agent at play and needs Chromium. A PNG has in its text `panels` what it shows, which a test compares with what the
 program shows today.
@@ -43,7 +43,7 @@ RETURNS = "Return of full games"
 MAX_GIF_BYTES = 1_400_000
 COLOURS = 256  # fewer make smaller files
 DASHBOARD_WIDTH, DASHBOARD_HEIGHT = 1200, 1230
-DISPLAY_STEPS = 530_000  # agent steps at which the display is shown
+DISPLAY_SECONDS = 360.0  # of the run, after which the display is shown
 PLAY_SECONDS = 25  # for which the agent has played in dashboard.png: its chart of values is full
 PLOTS: dict[str, list[str]] = {  # the flags of reports.plot
     "pong": ["--seeds=median"],
@@ -57,7 +57,7 @@ DRAWN = ["curves", "delays", "peers", *PLOTS]
 
 def kept_run(place: Path) -> Path:
     """The run of the README's pictures, as a folder in `place`/results."""
-    with tarfile.open(DATA / "pong_h100.tar.gz") as archive:
+    with tarfile.open(DATA / "pong_run.tar.gz") as archive:
         archive.extractall(place / "results", filter="data")
     return next((place / "results").iterdir())
 
@@ -118,7 +118,7 @@ def agent_at_play(run: Path) -> tuple[bytes, list[str]]:
 def draw(name: str, run: Path, place: Path) -> bytes:
     """The content of one picture."""
     if name == "console":
-        return console_svg(run, DISPLAY_STEPS)
+        return console_svg(run, DISPLAY_SECONDS)
     if name == "curves":
         picture = draw_run(read_history(run))
     elif name in ("delays", "peers"):

@@ -12,7 +12,7 @@ from PIL import Image
 from reports.console import LiveConsole
 from tests.benchmarks.console_picture import console_svg, draw, words_of
 from tests.benchmarks.game_film import as_gif, best_part
-from tests.benchmarks.pictures import DISPLAY_STEPS, DRAWN, PICTURES, kept_run, panels_of, panels_today
+from tests.benchmarks.pictures import DISPLAY_SECONDS, DRAWN, PICTURES, kept_run, panels_of, panels_today
 from tests.reports.statuses import STATUS, changed
 
 
@@ -25,7 +25,7 @@ def test_a_picture_shows_what_the_program_shows_today(name: str, tmp_path: Path)
 
 @pytest.mark.slow
 def test_the_picture_of_the_display_is_what_the_program_shows_today(tmp_path: Path) -> None:
-    today = console_svg(kept_run(tmp_path), DISPLAY_STEPS).decode()
+    today = console_svg(kept_run(tmp_path), DISPLAY_SECONDS).decode()
     assert words_of((PICTURES / "console.svg").read_text(encoding="utf-8")) == words_of(today)
 
 

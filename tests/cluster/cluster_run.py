@@ -44,7 +44,7 @@ class ClusterRun(FollowedProgram):
             time.sleep(0.02)
         raise AssertionError(f"{words!r} was not printed:\n{self.output}")
 
-    def wait_for_steps(self, more: int, seconds: float = 60.0) -> None:
+    def wait_for_steps(self, more: int, seconds: float = 150.0) -> None:
         """Wait until the run has received so many more steps than now."""
         wanted = self.steps() + more
         deadline = time.monotonic() + seconds

@@ -26,19 +26,6 @@ def steps_of_nodes(folder: Path) -> int:
     return sum(int(node["agent_steps"]) for node in nodes)
 
 
-def test_all_steps_are_played_on_another_node(start_run: StartRun, nodes: SomeNodes) -> None:
-    run = start_run(REMOTE, "--environment_max_steps=8000", "--weights_precision=bfloat16")
-    run.wait_for("plays with 1 worker")
-    output = run.finish()
-    report = reports(run.folder)[-1]
-    assert report["agent_steps"] == 8000 == steps_of_nodes(run.folder)
-    (node,) = report["nodes"]
-    assert node["alive"] and node["workers"] == 1 and node["unrolls_accepted"] == 800 and node["unrolls_refused"] == 0
-    assert node["received_bytes_per_second"] > 0 and node["sent_bytes_per_second"] > 0
-    assert "finished at 8,000 agent steps" in output
-    assert not wait_until_gone(nodes.players())
-
-
 def test_a_run_on_this_machine_and_a_node_is_stopped_and_its_resumed_run_may_be_killed(
     start_run: StartRun, nodes: SomeNodes
 ) -> None:
@@ -52,15 +39,22 @@ def test_a_run_on_this_machine_and_a_node_is_stopped_and_its_resumed_run_may_be_
     assert 0 < remote < int(reports(run.folder)[-1]["agent_steps"])
 
     reached = find_checkpoint(str(run.folder)).agent_steps
-    resumed = start_run("--op_mode=train_w_load", f"--load_model_url={run.folder}", REMOTE, ENDLESS)
-    resumed.wait_for("plays with")
+    more = [REMOTE, ENDLESS, "--weights_precision=bfloat16"]
+    resumed = start_run("--op_mode=train_w_load", f"--load_model_url={run.folder}", *more)
+    resumed.wait_for("plays with 1 worker")
     resumed.wait_for("results in")
-    resumed.wait_for_steps(1)
+    resumed.wait_for_steps(1)  # a first report, with the steps of the parent
+    resumed.wait_for_steps(2000)
     left = [*resumed.children(), *nodes.players()]
     assert len(left) >= 3, "the gateway, an actor and its worker"
     resumed.process.kill()
     assert not wait_until_gone(left)
-    assert reports(resumed.folder)[-1]["agent_steps"] == reached + steps_of_nodes(resumed.folder)
+    last = reports(resumed.folder)[-1]
+    (node,) = last["nodes"]
+    assert last["agent_steps"] == reached + node["agent_steps"]
+    assert node["alive"] and node["workers"] == 1 and not node["unrolls_refused"]
+    assert node["unrolls_accepted"] * 10 == node["agent_steps"] >= 2000
+    assert node["received_bytes_per_second"] > 0 and node["sent_bytes_per_second"] > 0
 
 
 @pytest.mark.by_hand
