@@ -104,7 +104,11 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = self._answer(HTTPConnection(scope)) if scope["type"] in ("http", "websocket") else None
-        await (answer or self._app)(scope, receive, send)
+        try:
+            await (answer or self._app)(scope, receive, send)
+        except RuntimeError as error:
+            if str(error) != "No response returned.":  # Starlette's, when a browser leaves during its request
+                raise
 
     def _answer(self, request: HTTPConnection) -> Response | None:
         """None for those who may see the page."""

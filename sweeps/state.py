@@ -59,13 +59,10 @@ class SweepState:
         """Raise a UsageError if what the folder holds is not of this search; None: of no search."""
         wanted, before = json.loads(json.dumps(search or {})), self.search or {}
         changed = [key for key in {**wanted, **before} if wanted.get(key) != before.get(key)]
-        ends, new_ends = before.get("ends", {}), wanted.get("ends", {})
-        for name in ends.keys() & new_ends.keys():
-            if ends[name] != new_ends[name]:  # the first cause: what is not given of the pruner follows from it
-                was = f"without --{name}" if ends[name] is None else f"with --{name}={ends[name]}"
-                raise UsageError(
-                    f"--sweep_dir={self.folder} holds a search {was}; that, or another --sweep_dir, would be right."
-                )
+        for name, was in (before.get("ends", {}) if wanted else {}).items():
+            if wanted["ends"][name] != was:  # the first cause: what is not given of the pruner follows from it
+                how = f"without --{name}" if was is None else f"with --{name}={was}"
+                raise UsageError(f"{self.folder} holds a search {how}; that, or another --sweep_dir, would be right.")
         if self.runs and changed:
             raise UsageError(
                 f"--sweep_dir={self.folder} holds a sweep with another {' and '.join(changed)}; another --sweep_dir, "

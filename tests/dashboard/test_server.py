@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import MutableMapping
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 pytest.importorskip("nicegui")
 
 from dashboard.__main__ import is_loopback
-from dashboard.server import COOKIE, guards
+from dashboard.server import COOKIE, Guard, guards
 
 TOKEN = "a-secret-word"
 
@@ -104,3 +105,13 @@ def test_the_token_leads_to_no_other_site() -> None:
 )  # fmt: skip
 def test_addresses_that_only_this_machine_reaches(host: str, loopback: bool) -> None:
     assert is_loopback(host) == loopback
+
+
+@pytest.mark.parametrize(("words", "is_quiet"), [("No response returned.", True), ("something else", False)])
+def test_a_browser_that_has_gone_is_no_error(words: str, is_quiet: bool) -> None:
+    async def fail(*_: object) -> Any:
+        raise RuntimeError(words)
+
+    request = Guard(fail, None)({"type": "http", "headers": []}, fail, fail)
+    with nullcontext() if is_quiet else pytest.raises(RuntimeError, match=words):
+        asyncio.run(request)
