@@ -38,9 +38,9 @@ def score_figures(results: Sequence[GameResult], env: str) -> dict[str, Any]:
 
 
 def bootstrap_interval(values: NDArray[np.float64], rng: np.random.Generator) -> tuple[float, float]:
-    """The 95% interval of the mean, from the means of many samples of n values drawn with replacement."""
-    means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(RESAMPLES)]
-    return interval_of(np.array(means))
+    """The 95% interval of the mean, from the means of many samples of n values drawn with replacement, 100 at once."""
+    means = [values[rng.integers(len(values), size=(100, len(values)))].mean(axis=1) for _ in range(RESAMPLES // 100)]
+    return interval_of(np.concatenate(means))
 
 
 def best_median_worst(returns: Sequence[float]) -> dict[str, int]:
