@@ -15,11 +15,9 @@ import shlex
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 from run_files.metrics import METRICS, last_report
@@ -185,8 +183,8 @@ def code_of(commit: str, results: Path) -> Path:
     folder = results / "code" / commit
     if not folder.exists():
         content = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
-        with tarfile.open(fileobj=BytesIO(content)) as archive:
-            archive.extractall(folder, filter="data")
+        folder.mkdir(parents=True)
+        subprocess.run(["tar", "--extract", f"--directory={folder}"], input=content, check=True)
     return folder.resolve()
 
 
