@@ -135,8 +135,7 @@ class SweepRunner:
         code, lines = job.exit_code, last_lines(log, LAST_LINES) if log.exists() else []
         if code in (0, None) and self._is_done(run):
             self._set_end(run, DONE, code)
-            waiting = {one.name for one in self._waiting}  # some had ended, and go on
-            ended = sum(self._status(one) in ENDED and one.name not in waiting for one in self._sweep.runs)
+            ended = sum(self._status(one) in ENDED and one not in self._waiting for one in self._sweep.runs)
             self._print(run, f"is done ({ended} of {self._sweep.total})")
         elif code in (0, None) and run.name in self._hopeless:
             self._set_end(run, PRUNED, code)

@@ -18,7 +18,8 @@ from option_flags import OPTIONS, Config
 from options.command_line import flag_words, unknown_flag
 from options.rules import SWITCH, Rule, UsageError, between, one_of, shown, whole
 from reports.number_format import number
-from run_files.run_folder import report_of_job
+from run_files.run_folder import report_of_job, run_of_job
+from run_files.run_reader import RunReader
 from sweeps.plan import FLAGS, NAME, RESERVED, Sweep, as_text, checked_keys, checked_run, merged_flags, refuse_flags
 from sweeps.state import DONE, PRUNED, SweepRun, SweepState
 
@@ -185,25 +186,22 @@ class Search(Sweep):
         return run
 
     def is_hopeless(self, run: SweepRun) -> bool:
-        trial = self._report_newest_value(run)
+        trial = self._report_values(run)
         return trial is not None and trial.should_prune()
 
     def ended(self, run: SweepRun, status: str) -> None:
         """A trial that failed stays open: the next command starts it again."""
         if status not in (DONE, PRUNED) or self._study.trials[_number(run)].state.is_finished():
             return
-        self._report_newest_value(run)
+        self._report_values(run)
         _, objective = self._newest_return(run)
         if status == DONE and objective is not None:
             self._study.tell(_number(run), objective)
         else:
             self._study.tell(_number(run), state=TrialState.PRUNED if status == PRUNED else TrialState.FAIL)
 
-    def _report_newest_value(self, run: SweepRun) -> Trial | None:
-        """Tell Optuna the mean return at the multiples of `interval_steps` that the run has reached; None without any.
-
-        Trials are compared there.
-        """
+    def _report_values(self, run: SweepRun) -> Trial | None:
+        """Tell Optuna the returns at new multiples of `interval_steps`, where trials are compared; None without any."""
         interval = self.definition["pruner"]["interval_steps"]
         reached = self._reached.get(run.name)
         if reached is None:
@@ -215,8 +213,11 @@ class Search(Sweep):
         study_id = self._storage.get_study_id_from_name(STUDY)
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, _number(run))
         trial = Trial(self._study, trial_id)
+        reader = RunReader(run_of_job(self._folder / run.name) or self._folder)
+        reader.refresh()
+        returns = reader.history.curve(OBJECTIVE)
         for step in range(reached + interval, steps + 1, interval):
-            trial.report(value, step)
+            trial.report(next(iter(returns.y[returns.x >= step].tolist()), value), step)
         return trial
 
     def _newest_return(self, run: SweepRun) -> tuple[int, float | None]:
