@@ -58,11 +58,11 @@ class Learner:
         self._terms = TERMS
         self._estimates: Estimates = estimates_of_one
         self._target: TargetNetwork | None = None
-        self._keeps_batches = loss.loss == "impact"  # what IMPACT made of them, for when they are used again
         if loss.loss == "impact":
             self._terms = {**TERMS, **impact_terms(loss.impact_epsilon)}
             self._target = TargetNetwork(self.network, loss.batch_uses.slots)
             self._estimates = self._target.estimates
+        self._keeper = self._target  # of what IMPACT made of a batch, for when it is used again
         self._peers = Peers()
         self._averaged = self._peers.averaging(network)
         self._compute: Callable[[Batch], Computed] = lambda batch: self._computed(self._averaged, batch)
@@ -85,15 +85,14 @@ class Learner:
         A CUDA graph may repeat it: so nothing here may wait for the device, and no shape may depend on data.
         """
         loss, policy = self._loss, self.network.distribution
-        keeper = self._target if self._keeps_batches else None
-        corrected = keeper.kept(batch) if keeper else None  # if IMPACT uses the batch again
+        corrected = self._keeper.kept(batch) if self._keeper else None  # if IMPACT uses the batch again
         if corrected is None:
-            unrolls = make_training_batch(batch, self._layout, loss.gamma, self.device, copies=bool(keeper))
+            unrolls = make_training_batch(batch, self._layout, loss.gamma, self.device, copies=bool(self._keeper))
             # What the network says, and what the network says that V-trace corrects to: the same one.
             output, reference = self._estimates(self.network, unrolls)
             corrected = self._corrected(unrolls, reference)
-            if keeper:
-                keeper.keep(corrected)
+            if self._keeper:
+                self._keeper.keep(corrected)
         else:
             output, _ = estimates_of_one(self.network, corrected.unrolls)
         in_units = self.network.value_head.in_units
@@ -146,7 +145,7 @@ class Learner:
 
         A graph computes IMPACT's target network each time: what Python keeps of a batch, it does not see.
         """
-        self._keeps_batches = False
+        self._keeper = None
         apart = GradientsApart(self.network)
         recorded: RecordedBatches[tuple[Computed, Gradients]] = RecordedBatches(
             lambda batch: (self._computed(apart, batch), apart.gradients), record, self.device, announce

@@ -10,13 +10,12 @@ program shows today.
 
 import argparse
 import json
+import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import IO, cast
 
 from matplotlib.figure import Figure
 from PIL import Image
@@ -58,12 +57,10 @@ DRAWN = ["curves", "delays", "peers", *PLOTS]
 
 def kept_run(place: Path) -> Path:
     """The run of the README's pictures, as a folder in `place`/results."""
-    with tarfile.open(DATA / "pong_run.tar.gz") as archive:
-        for member in archive:
-            path = place / "results" / member.name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(cast(IO[bytes], archive.extractfile(member)).read())
-    return next((place / "results").iterdir())
+    results = place / "results"
+    results.mkdir()
+    subprocess.run(["tar", "--extract", f"--file={DATA / 'pong_run.tar.gz'}", f"--directory={results}"], check=True)
+    return next(results.iterdir())
 
 
 def plotted(name: str, place: Path = ROOT) -> tuple[list[History], plot.PlotOptions]:
