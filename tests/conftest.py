@@ -37,9 +37,9 @@ def torch_as_it_was() -> Iterator[None]:
     torch.set_deterministic_debug_mode("default")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray_head() -> Iterator[NodesWithFolders]:
-    """The head of a Ray cluster on this machine, without CPUs, for all tests that need one. They add nodes to it."""
+    """The head of a Ray cluster on this machine, without CPUs, to which tests add nodes. It costs CPU while it idles."""
     pytest.importorskip("ray")
     with closing(NodesWithFolders(RAY_worker_niceness="0")) as cluster:  # as every other process
         yield cluster

@@ -17,8 +17,9 @@ OBJECT_STORE = 100 << 20
 
 def main() -> None:
     (Path(os.environ["RAY_TMPDIR"]) / "ray").mkdir(exist_ok=True)
-    arguments = {"object_store_memory": OBJECT_STORE, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args={**arguments, "num_cpus": 0})
+    without = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+    head = {**without, "num_cpus": 0, "object_store_memory": OBJECT_STORE}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     print(json.dumps({"address": cluster.address}), flush=True)
     nodes: list[Any] = []
     try:
