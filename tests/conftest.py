@@ -39,7 +39,7 @@ def torch_as_it_was() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def ray_head() -> Iterator[NodesWithFolders]:
-    """The head of a Ray cluster on this machine, without CPUs, to which tests add nodes. It costs CPU while it idles."""
+    """The head of a Ray cluster on this machine, without CPUs, to which tests add nodes. It costs CPU when idle."""
     pytest.importorskip("ray")
     with closing(NodesWithFolders(RAY_worker_niceness="0")) as cluster:  # as every other process
         yield cluster
