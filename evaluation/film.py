@@ -91,13 +91,13 @@ class Scene:
         new_width, new_height = (GAME_WIDTH, HEIGHT) if self._stretched else fitted
         # Enlarged by whole factors and then reduced, so that all lines become equally thick and sharp.
         high, wide = math.ceil(new_height / height) * height, math.ceil(new_width / width) * width
+        drawn: Any = screen
         for large, size in ((width, high), (width, new_height)), ((wide, new_height), (new_width, new_height)):
-            screen = cv2.resize(screen, large, interpolation=cv2.INTER_NEAREST)
-            screen = cv2.resize(screen, size, interpolation=cv2.INTER_AREA)
+            drawn = cv2.resize(drawn, large, interpolation=cv2.INTER_NEAREST)
+            drawn = cv2.resize(drawn, size, interpolation=cv2.INTER_AREA)
         top, left = (HEIGHT - new_height) // 2, (GAME_WIDTH - new_width) // 2
-        # Pictures of one game may differ in size. NumPy would take thirty times as long.
-        cv2.rectangle(self._canvas, (0, 0), (GAME_WIDTH - 1, HEIGHT), BACKGROUND, cv2.FILLED)
-        self._canvas[top : top + new_height, left : left + new_width] = screen
+        cv2.rectangle(self._canvas, (0, 0), (GAME_WIDTH - 1, HEIGHT), BACKGROUND, cv2.FILLED)  # sizes may differ
+        self._canvas[top : top + new_height, left : left + new_width] = drawn
 
     def _write(self, text: str, y: int, size: float, colour: tuple[int, int, int]) -> None:
         """Write one line of text, smaller if it is too long for the panel."""
@@ -128,7 +128,7 @@ class Film:
         self.frames += 1
 
     def _encode(self, picture: Picture) -> None:
-        yuv = cv2.cvtColor(picture, cv2.COLOR_RGB2YUV_I420)  # several times faster than PyAV's own conversion
+        yuv: Any = cv2.cvtColor(picture, cv2.COLOR_RGB2YUV_I420)  # several times faster than PyAV's own conversion
         self._container.mux(self._stream.encode(av.VideoFrame.from_ndarray(yuv, format="yuv420p")))
 
     def __enter__(self) -> "Film":
