@@ -1,6 +1,7 @@
 """Settings for all tests."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,6 +21,9 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get(
 
 # Its failed assertions show their values, like those of a test.
 pytest.register_assert_rewrite("tests.training.resumed_runs")
+
+# A shell lets programs in the background ignore CTRL+C, and the processes of tests would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Threads that wait for each other are slow where other tests, or other programs, use the cores as well.
 torch.set_num_threads(1)
