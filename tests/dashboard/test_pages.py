@@ -227,7 +227,8 @@ def test_pages_fit_narrow_and_wide_screens_in_light_and_dark(browser: Any, addre
                 page.locator(".facts:visible, .q-table:visible, .notice:visible").first.wait_for()
                 if path in charts:
                     visitor.wait_for_chart(charts[path])
-                assert page.evaluate("() => document.scrollingElement.scrollWidth") <= width, path
+                fits = f"() => document.scrollingElement.scrollWidth <= {width}"
+                page.wait_for_function(fits)  # the layout settles after its parts are shown
                 background = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
                 assert (sum(map(int, background.strip("rgb()").split(","))) < 200) == (scheme == "dark"), path
                 assert page.evaluate("() => document.documentElement.lang") == "en-US"
