@@ -207,7 +207,7 @@ def test_without_episodic_life_only_a_finished_game_ends_an_episode() -> None:
 
 @pytest.mark.parametrize(
     ("game", "limit"),
-    [("Freeway", 3), ("Freeway", 302), *(("Seaquest", limit) for limit in (3, 33, 302, 303))],
+    [("Freeway", 3), ("Freeway", 302), *(("Seaquest", limit) for limit in (3, 33, 301, 302, 303, 304))],
 )
 def test_a_time_limit_truncates(game: str, limit: int) -> None:
     """Also limits that are so short that games end during the no-op start or FIRE."""
@@ -236,7 +236,10 @@ def test_games_follow_their_seed() -> None:
 
 
 # Pong, and some of the games in which ALE's own reset keeps some state of the previous game.
-@pytest.mark.parametrize("game", ["Pong", "ElevatorAction", "Solaris", "YarsRevenge"])
+@pytest.mark.parametrize(
+    "game",
+    ["Pong", "Assault", "ElevatorAction", "IceHockey", "Solaris", "YarsRevenge"],
+)
 @pytest.mark.slow
 def test_a_seeded_reset_in_the_middle_of_a_game_is_like_a_new_emulator(game: str) -> None:
     options = EnvironmentOptions(env=f"{game}NoFrameskip-v4", repeat_action_probability=0.25)

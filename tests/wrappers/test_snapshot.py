@@ -117,7 +117,7 @@ def test_restoring_replaces_the_state_of_a_used_environment() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(atari_games())[::6])
+@pytest.mark.parametrize("name", sorted(atari_games())[::3])
 def test_games_of_all_kinds_can_be_played_and_restored(name: str) -> None:
     options = EnvironmentOptions(env=name, repeat_action_probability=0.25)
     env = make(options, seed=1)
