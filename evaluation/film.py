@@ -96,7 +96,7 @@ class Scene:
             drawn = cv2.resize(drawn, large, interpolation=cv2.INTER_NEAREST)
             drawn = cv2.resize(drawn, size, interpolation=cv2.INTER_AREA)
         top, left = (HEIGHT - new_height) // 2, (GAME_WIDTH - new_width) // 2
-        cv2.rectangle(self._canvas, (0, 0), (GAME_WIDTH - 1, HEIGHT), BACKGROUND, cv2.FILLED)  # sizes may differ
+        cv2.rectangle(self._canvas, (0, 0), (GAME_WIDTH - 1, HEIGHT - 1), BACKGROUND, cv2.FILLED)  # sizes may differ
         self._canvas[top : top + new_height, left : left + new_width] = drawn
 
     def _write(self, text: str, y: int, size: float, colour: tuple[int, int, int]) -> None:

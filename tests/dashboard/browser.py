@@ -136,7 +136,7 @@ class Visitor:
             if condition():
                 return
             self.page.wait_for_timeout(100)
-        raise AssertionError("it takes too long")
+        raise AssertionError(f"it takes too long: {self.page.url}")
 
 
 @contextmanager

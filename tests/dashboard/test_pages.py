@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -228,7 +229,7 @@ def test_pages_fit_narrow_and_wide_screens_in_light_and_dark(browser: Any, addre
                 if path in charts:
                     visitor.wait_for_chart(charts[path])
                 fits = f"() => document.scrollingElement.scrollWidth <= {width}"
-                page.wait_for_function(fits)  # the layout settles after its parts are shown
+                visitor.wait_until(partial(page.evaluate, fits))  # the layout settles after its parts are shown
                 background = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
                 assert (sum(map(int, background.strip("rgb()").split(","))) < 200) == (scheme == "dark"), path
                 assert page.evaluate("() => document.documentElement.lang") == "en-US"
