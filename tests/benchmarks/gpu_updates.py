@@ -30,6 +30,10 @@ CASES: tuple[Mapping[str, Any], ...] = (
     {"network": "nature_small"},
     {"network": "impala_deep"},
     {"network": "impala_deep", "batch_size": 32},
+    {"network_width": 2},
+    {"network_width": 4},
+    {"network": "impala_deep", "network_width": 2},
+    {"network": "impala_deep", "network_width": 4},
     {"use_lstm": True},
     {"loss": "impact"},
 )
@@ -68,14 +72,14 @@ def main(arguments: list[str]) -> int:
         if not torch.cuda.is_available():
             raise UsageError("this benchmark needs an NVIDIA GPU, and torch finds none.")
         print(torch.cuda.get_device_name())
-        print(f"{'':<34}{'one by one':>14}{'as a graph':>14}{'ratio':>8}{'steps/s':>10}")
+        print(f"{'':<40}{'one by one':>14}{'as a graph':>14}{'ratio':>8}{'steps/s':>10}")
         for case in CASES:
             config = Config.from_flags({**given, **case})
             one_by_one, graph = measure(config)
             steps = config.replay.batch_size * config.replay.r_f_steps
             words = " ".join(f"--{name}={value}" for name, value in case.items()) or "defaults"
             print(
-                f"{words:<34}{one_by_one:>11.2f} ms{graph:>11.2f} ms{one_by_one / graph:>8.1f}"
+                f"{words:<40}{one_by_one:>11.2f} ms{graph:>11.2f} ms{one_by_one / graph:>8.1f}"
                 f"{1000 * steps / graph:>10,.0f}",
                 flush=True,
             )
