@@ -186,9 +186,6 @@ class PlayerPool:
                 self.children.request(member, Kind.GAME, number, film)
 
 
-# --- Real time -------------------------------------------------------------------------------------------------------
-
-
 class TestBook(Book):
     """Collects the results of test games. A game pauses when it has ended, and its place is free again."""
 

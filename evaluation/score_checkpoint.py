@@ -88,7 +88,7 @@ def make_player(
         check_spaces(checkpoint.content, layout)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
     network = ActorCritic(config.network, layout, precision)
-    inference_processes = check_realtime(config, layout, make_environment, processes, slots, precision)
+    inference_processes, _ = check_realtime(config, layout, make_environment, processes, slots, precision)
     check_memory(bytes_of_processes(processes, slots, 0, inference_processes))
     with refusing_foreign_content(checkpoint):
         network.load_saved(checkpoint.content["learner"]["network"])

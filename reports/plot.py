@@ -166,9 +166,6 @@ def _draw_line(axes: Axes, line: Line) -> None:
     axes.plot(line.x, line.y, linewidth=2.2, **_style(line))
 
 
-# --- The style of all pictures ----------------------------------------------------------------------------------------
-
-
 def style_axes(axes: Axes, title: str) -> None:
     """Give a panel a title, a light grid and no frame."""
     axes.set_title(title, loc="left", fontsize=10, color=INK, fontweight="bold", pad=6)

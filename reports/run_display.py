@@ -234,9 +234,6 @@ def _environment(status: Status) -> list[RenderableType]:
     return [heading("environment"), Text("  ", no_wrap=True, overflow="ellipsis").join(facts)]
 
 
-# --- What displays are made of ----------------------------------------------------------------------------------------
-
-
 def card_grid(status: Status, width: int) -> Table:
     """The cards of a state, as many of them side by side as fit into `width` characters."""
     columns = max(1, min(MOST_COLUMNS, (width + GAP) // (CARD_WIDTH + GAP)))

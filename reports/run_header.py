@@ -23,12 +23,13 @@ def run_header(
     network: str,
     planned_updates: int,
 ) -> list[str]:
-    """The configuration in a few lines; `network` is what --network has come to."""
+    """The configuration in a few lines; `network` is what --network has come to, in words."""
     precision = str(machine.precision).removeprefix("torch.") if layout.has_pictures else "float32"
     shares = [
         f"{share} {replay.type}" for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
     ]
-    environments = machine.worker_count * config.workers.envs_per_worker
+    each = config.workers.envs_per_worker
+    environments = machine.worker_count * each
     learners = config.learners.learners  # each has such workers
     waiting = learners * environments * machine.slots_per_worker  # unrolls that can be played ahead of the learners
     lag = 0 if config.run.reproducible else round(waiting / config.fresh_unrolls_per_update)
@@ -41,10 +42,9 @@ def run_header(
     return [
         ", ".join(filter(None, subject)),
         f"learner on {machine.device} in {precision} with {counted(machine.learner_threads, 'thread')}; "
-        f"{counted(machine.worker_count, 'worker')} × {config.workers.envs_per_worker} environments = {environments}",
+        f"{counted(machine.worker_count, 'worker')} × {counted(each, 'environment')} = {environments}",
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
-        f"{network}{' with LSTM' if config.network.use_lstm else ''}, "
-        f"{_planned(config, planned_updates)}",
+        f"{network}, {_planned(config, planned_updates)}",
         *_interaction(config, machine),
         *([] if cluster is None else [f"cluster at {cluster}: its other nodes play as they join"]),
         *([] if goal is None else [f"the run ends when the mean {goal.name} of {window} reaches {goal.value:g}"]),

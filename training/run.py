@@ -23,7 +23,7 @@ from machine.machine_setup import Machine, prepare_machine, settle_seed
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.learning_options import ONCE
-from options.rules import UsageError
+from options.rules import UsageError, counted
 from replay.mix import Mix
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
@@ -140,11 +140,11 @@ def plan_processes(run: Run) -> list[str]:
     """
     part, layout, machine = run.part, run.layout, run.machine
     workers, games = machine.worker_count, part.workers.envs_per_worker
-    inference = check_realtime(part, layout, run.make_environment, workers, games, machine.worker_precision)
+    inference, time = check_realtime(part, layout, run.make_environment, workers, games, machine.worker_precision)
     run.machine = replace(machine, inference_processes=inference)
     of_replays, lines = memory_of_replays(part, layout)
     check_memory(bytes_of_processes(workers, games, layout.nbytes, inference), of_replays, run.rank.local_size)
-    return lines
+    return [*lines, f"an inference for {counted(games, 'game')} takes {time:.1f} ms"] if inference else lines
 
 
 def memory_of_replays(config: Config, layout: UnrollLayout) -> tuple[int, list[str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from agents.gradients import record_on_gpu
+from agents.gradients import record_on_gpu, trained_parameters
 from agents.learner import Learner
 from agents.network import ActorCritic
 from cluster.cluster_actors import with_nodes
@@ -18,6 +18,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from processes.pool import RunFailedError
 from reports.console import make_console
+from reports.number_format import count
 from reports.run_header import run_header
 from reports.sinks import make_sinks
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
@@ -77,9 +78,14 @@ def train(
 
 def first_lines(run: Run, environment_notes: Sequence[str]) -> list[str]:
     """What is said before a run starts: its settings, and what is unusual about it."""
-    planned, network = run.resume.planned_updates, run.network.torso_name
+    planned, network = run.resume.planned_updates, network_in_words(run.network)
     header = run_header(run.config, run.folder, run.machine, run.layout, network, planned)
     return [*header, *learners_in_words(run.part, run.rank), *environment_notes, *run.notes, *run.resume.notes]
+
+
+def network_in_words(network: ActorCritic) -> str:
+    parameters = count(sum(each.numel() for each in trained_parameters(network)))
+    return f"{network.torso_name}{' with LSTM' if network.lstm else ''}, {parameters} parameters"
 
 
 def make_learner(run: Run) -> Learner:

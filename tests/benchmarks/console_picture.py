@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
+from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from machine.machine_setup import Machine
 from option_flags import OPTIONS, Config
@@ -24,6 +25,7 @@ from run_files.metrics import METRICS
 from run_files.run_folder import CONFIG
 from run_files.run_reader import read_history
 from tests.reports.rendering import REPOSITION
+from training.train import network_in_words
 from wrappers.atari import make_atari
 
 WIDTH, HEIGHT = 120, 50  # of the display, in characters
@@ -61,9 +63,8 @@ def _header(config: Config, content: dict[str, Any], run: Path) -> list[str]:
         learner_threads=known["learner_threads"],
     )
     layout = make_unroll_layout(config, make_atari)
-    return run_header(
-        config, Path("results", run.name), machine, layout, content["network"], content["planned_updates"]
-    )
+    network = network_in_words(ActorCritic(config.network, layout))
+    return run_header(config, Path("results", run.name), machine, layout, network, content["planned_updates"])
 
 
 def _status(

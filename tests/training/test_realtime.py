@@ -1,6 +1,7 @@
 """Training and tests in real time, with real processes. Nothing here depends on how fast they are."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +90,14 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_any_environment_is_played_by_its_own_clock(tmp_path: Path) -> None:
+def test_any_environment_is_played_by_its_own_clock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = {**SMALL, "env": "Pendulum-v1", "inference_latency": "fixed:5", "inference_processes": 0, "fps": 0.0}
     flags |= {"environment_max_steps": 160, "report_period": 80, "eval_period": 0, "results_dir": str(tmp_path)}
     for name in ("frame_scale_resolution", "max_game_frames"):
         del flags[name]
-    config = Config.from_flags({**flags, "max_game_frames": 15, "batch_size": 2})
+    config = Config.from_flags({**flags, "max_game_frames": 15, "batch_size": 2, "console": "plain"})
     folder = train(settle_fps(config, read_spec(config, make_environment)), make_environment)
+    assert re.search(r"^an inference for 4 games takes \d+\.\d ms$", capsys.readouterr().out, re.MULTILINE)
     assert json.loads((folder / "config.json").read_text())["options"]["fps"] == 30
     last: Any = read_metrics(folder / "metrics.jsonl")[-1]
     assert last["agent_steps"] == 160 and last["updates"] == 16

@@ -1,5 +1,6 @@
 """What a run checks, chooses and prints before it starts."""
 
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +64,8 @@ def test_a_run_too_short_for_a_batch_prints_how_many_steps_it_needs(
     words = {"environment_max_steps": 1, "worker_count": 1, "envs_per_worker": 1, "console": "plain", "curves": False}
     folder = train(Config.from_flags({**words, "results_dir": str(tmp_path)}), make_catch)
     lines = capsys.readouterr().out.splitlines()
-    assert any("no update, because the first one needs 160 agent steps" in line for line in lines[:5])
+    planned = r"batch of .*; nature, 113k parameters, no update, because the first one needs 160 agent steps"
+    assert any(re.match(planned, line) for line in lines[:5]), lines
     assert "nothing was learned: the first update needs 160 agent steps" in lines[-4:-2]
     parent = find_checkpoint(str(folder))
     assert parent.updates == 0

@@ -103,13 +103,14 @@ def check_realtime(
     workers: int,
     games: int,
     compute_dtype: torch.dtype,
-) -> int:
-    """The number of inference processes of each of these workers or players with so many games; 0 without real time.
+) -> tuple[int, float]:
+    """How many inference processes each of these workers or players with so many games has, and the mean milliseconds
+    of an inference; 0 without real time.
 
     UsageError if the machine cannot hold the frame rate.
     """
     if not config.environment.in_real_time:
-        return 0
+        return 0, 0.0
     options, skipped_frames = config.realtime, config.environment.skipped_frames
     latency = latencies(options)
     times = inference_times(config, layout, games, compute_dtype)
@@ -133,7 +134,7 @@ def check_realtime(
             f"--fps={options.fps:g} is more than this machine can hold: {workers} × {games} games in {usable_cores()} "
             f"cores reach {_rounded_down(most)} frames a second; {remedy} would be right."
         )
-    return processes
+    return processes, 1000 * mean
 
 
 def highest_rate(game_seconds: float, inference_seconds: float, inference_cores: float, cores: float) -> float:

@@ -19,7 +19,7 @@ SMALL = {"interaction": "realtime", "frame_scale_resolution": "36,36"}
 def checked(workers: int = 1, games: int = 1, **options: Any) -> int:
     config = Config.from_flags({**SMALL, **options})
     layout = make_unroll_layout(config, make_atari)
-    return check_realtime(config, layout, make_atari, workers, games, torch.float32)
+    return check_realtime(config, layout, make_atari, workers, games, torch.float32)[0]
 
 
 @pytest.mark.parametrize(
