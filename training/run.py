@@ -140,11 +140,11 @@ def plan_processes(run: Run) -> list[str]:
     """
     part, layout, machine = run.part, run.layout, run.machine
     workers, games = machine.worker_count, part.workers.envs_per_worker
-    inference, time = check_realtime(part, layout, run.make_environment, workers, games, machine.worker_precision)
+    inference, ms = check_realtime(part, layout, run.make_environment, workers, games, machine.worker_precision)
     run.machine = replace(machine, inference_processes=inference)
     of_replays, lines = memory_of_replays(part, layout)
     check_memory(bytes_of_processes(workers, games, layout.nbytes, inference), of_replays, run.rank.local_size)
-    return [*lines, f"an inference for {counted(games, 'game')} takes {time:.1f} ms"] if inference else lines
+    return [*lines, f"an inference for {counted(games, 'game')} takes {ms:.1f} ms"] if inference else lines
 
 
 def memory_of_replays(config: Config, layout: UnrollLayout) -> tuple[int, list[str]]:
