@@ -92,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
         play(config, make_environment)
         return 0
     notes: list[str] = []
-    if parent is None or config.run.load_weights_only:
+    if (rank is None or rank.size == 1) and (parent is None or config.run.load_weights_only):
         config, notes = settle_settings(config, flags, STANDARD if spec is None else suited_settings(spec))
     config = settle_learners(settle_fps(config, spec), rank)
     if rank is None and config.learners.learners > 1:

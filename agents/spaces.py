@@ -53,11 +53,9 @@ def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
 
 def suited_settings(spec: EnvironmentSpec) -> str:
     """The settings for an environment with such observations and actions."""
-    if spec.action_kind in ("gaussian", "mixed"):
-        return CONTINUOUS
-    if not spec.has_pictures:
-        return NUMBERS
-    return SMALL_PICTURES if min(spec.frame_shape[1:]) < SMALL else STANDARD
+    if spec.has_pictures:
+        return SMALL_PICTURES if min(spec.frame_shape[1:]) < SMALL else STANDARD
+    return CONTINUOUS if spec.action_kind in ("gaussian", "mixed") else NUMBERS
 
 
 def described_spaces(layout: UnrollLayout) -> dict[str, Any]:

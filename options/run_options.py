@@ -79,9 +79,9 @@ class RunOptions(Options):
     settings: str = option(
         "auto",
         one_of(*PRESETS["settings"]),
-        "Values of several flags at once, where they are not given. auto: continuous for actions that are real "
-        "numbers, numbers for observations without a picture, small_pictures for those with fewer than 36 pixels on a "
-        "side; atari_gpu for a NoFrameskip game whose learner has an NVIDIA GPU, if none of its flags is given; else "
+        "Values of several flags at once, where they are not given. auto: for observations without a picture numbers, "
+        "or continuous if actions are real numbers; small_pictures for pictures with fewer than 36 pixels on a side; "
+        "atari_gpu for a NoFrameskip game whose learner has an NVIDIA GPU, if none of its flags is given; else "
         "standard.",
     )
     reproducible: bool = switch(False, "Give bit-identical results for the same seed, at some cost in speed.")

@@ -20,7 +20,8 @@ NUMBERS = {"frame_shape": (0, 0, 0), "vector_size": 4}
         ({**PICTURE, "frame_shape": (4, 10, 10)}, "discrete", "small_pictures"),
         ({**PICTURE, "frame_shape": (3, 35, 84), "vector_size": 3}, "discrete", "small_pictures"),
         ({**PICTURE, "frame_shape": (3, 36, 36)}, "discrete", "standard"),
-        ({**PICTURE, "frame_shape": (3, 84, 84)}, "gaussian", "continuous"),
+        ({**PICTURE, "frame_shape": (3, 84, 84)}, "gaussian", "standard"),
+        ({**PICTURE, "frame_shape": (3, 10, 10)}, "mixed", "small_pictures"),
     ],
 )
 def test_the_settings_suit_the_observations_and_actions(seen: dict[str, Any], action_kind: Any, settings: str) -> None:
