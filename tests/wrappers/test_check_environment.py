@@ -120,6 +120,13 @@ def test_films_need_an_environment_that_renders() -> None:
         check_environment(options_of(BLIND), films=True)
 
 
+def test_films_that_need_a_package_say_only_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(UsageError, match="--render: .* cannot be filmed: .*pygame is not installed") as raised:
+        check_environment(options_of("CartPole-v1"), films=True)
+    assert raised.value.details == ""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere MuJoCo needs no display")
 @pytest.mark.parametrize(
     ("env", "display", "given", "chosen"),

@@ -48,7 +48,8 @@ def check_any_environment(options: EnvironmentOptions, films: bool) -> Environme
                 colour_picture(environment.render())
             except FAILURES as error:
                 sentence = f"--render: --env={options.env} cannot be filmed: {last_line(error)}."
-                raise UsageError(sentence, traceback_of(error)) from None
+                is_missing_package = isinstance(error, gymnasium.error.DependencyNotInstalled)
+                raise UsageError(sentence, "" if is_missing_package else traceback_of(error)) from None
         return AnyEnvironment(environment, options, seed=0).spec_for_agent
     finally:
         with suppress(*FAILURES):  # nothing is lost if this fails, as it may in one that was never reset
