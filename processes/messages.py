@@ -27,8 +27,7 @@ class Kind(IntEnum):
     SNAPSHOT = 4  # worker → learner: its state. Payload: plain values
     ACTION_REQUEST = 5  # worker → inference server: the rows of a group hold requests; see `RemotePolicy` for `index`
     ACTION_RESULT = 6  # inference server → worker: the rows of this group hold results
-    HEARTBEAT = 7  # child → parent: it runs; from the inference server, `index` is 1 once it has returned a result;
-    # from one that makes a film, the percent that are done
+    HEARTBEAT = 7  # child → parent: it runs; from the inference server, `index` is 1 once it has returned a result
     GAME = 8  # parent → player: play the game `index`; with a payload, make this film of it
     RESULT = 9  # child → parent: the payload is the result of a task; from a player, that of the game `index`
     ERROR = 10  # child → parent: the child ends because of an exception; the payload is its traceback

@@ -1,7 +1,7 @@
 """The newest state of each environment: the last state of its newest unroll.
 
-An environment is forgotten after `ROUNDS_REMEMBERED` rounds without an unroll: its worker was replaced, or the run was
-resumed with fewer environments.
+An environment is forgotten after `ROUNDS_REMEMBERED` rounds without an unroll: its node has left the cluster, or the
+run was resumed with fewer environments.
 """
 
 from typing import Any, NamedTuple
