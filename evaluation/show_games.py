@@ -12,6 +12,7 @@ from evaluation.parallel_games import GameResult, GameSeries
 from evaluation.players import PlayerPool
 from evaluation.score_statistics import best_median_worst
 from machine.stop_signals import StopSignals
+from options.rules import counted
 from run_files.run_folder import VIDEOS
 
 POLL_SECONDS = 0.1
@@ -24,7 +25,7 @@ def show_games(
     chosen = best_median_worst([result.return_ for result in results])
     games = {name: results[index] for name, index in chosen.items()}
     steps = sum(game.length for game in games.values())
-    players.announce(f"showing the {', the '.join(games)} of the first {len(results)} games, {steps:,} steps")
+    players.announce(f"showing the {', the '.join(games)} of {counted(len(results), 'game')}, {steps:,} steps")
     for name, game in games.items():
         players.film(game.game, film_of(series, game, result_path.parent / VIDEOS, f"{result_path.stem}_{name}"))
     show_in_window(series, list(games.values()), players, stop)
