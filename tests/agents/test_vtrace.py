@@ -111,12 +111,6 @@ def test_an_untrusted_state_keeps_its_value_and_cuts_the_trace() -> None:
     assert not torch.isclose(before.targets[:4], run(data, 1.5, 1.0, 0.9).targets[:4]).any()
 
 
-def test_a_mask_that_is_true_everywhere_changes_nothing() -> None:
-    data = random_steps(np.random.default_rng(1), 6, 3)
-    for masked, unmasked in zip(run(data, 2, 1, 0.9, np.ones((6, 3), bool)), run(data, 2, 1, 0.9), strict=True):
-        assert torch.equal(masked, unmasked)
-
-
 def test_overflowing_ratios_give_finite_targets() -> None:
     data = random_steps(np.random.default_rng(0), 4, 2)
     data.log_ratios[:] = [[1e4, -1e4]] * 4

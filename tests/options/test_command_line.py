@@ -202,10 +202,6 @@ def test_precedence(tmp_path: Path) -> None:
     assert base == {"batch_size": 2, "r_f_steps": 2, "lstm_size": 2, "use_lstm": True}
 
 
-def test_a_switch_turns_off_what_a_checkpoint_turned_on() -> None:
-    assert parse(["--nouse_lstm"], {"use_lstm": True}).network.use_lstm is False
-
-
 def test_options_of_a_checkpoint_are_checked_like_the_command_line() -> None:
     assert sentence_of(base={"batch_sise": 1}) == "--batch_sise is not a known flag; did you mean --batch_size?"
     assert sentence_of(base={"lr": "fast"}) == '--lr must be a number above 0 and at most 100, not "fast".'

@@ -47,14 +47,6 @@ Q, S = '"type": "queue"', '"type": "standard"'
             f'[{{{Q}, "capacity": 1, "sample_ratio": 1, "zzz": 1}}]',
             ': entry 1 has the unknown key "zzz". The keys of queue are capacity, sample_ratio, type.',
         ),
-        (
-            f'[{{{Q}, "capacity": 1, "sample_ratio": NaN}}]',
-            ": entry 1: sample_ratio must be a number above 0 and at most 1, not NaN.",
-        ),
-        (
-            f'[{{{Q}, "capacity": 1, "sample_ratio": -Infinity}}]',
-            ": entry 1: sample_ratio must be a number above 0 and at most 1, not -Infinity.",
-        ),
     ],
 )
 def test_replay_parameters_that_cannot_be_read(text: str, sentence: str) -> None:
