@@ -2,6 +2,9 @@
 
     pip install stable-baselines3
     python -m tests.benchmarks.time_to_return [--envs=CartPole-v1,Acrobot-v1,LunarLander-v3] [--seeds=61,62,63]
+    python -m tests.benchmarks.time_to_return --peer_returns [--envs=CartPole-v1,Acrobot-v1,Pendulum-v1] [--seeds=51,…]
+
+The second one only trains Stable-Baselines3, for the steps of docs/results.md, and prints its mean return.
 
 Times are those of whole commands, from the start of Python until the mean return of the last 100 training games is
 the wanted one. Stable-Baselines3 has the settings that its zoo publishes (`hyperparams/ppo.yml`). Nothing else should
@@ -44,12 +47,15 @@ PEER = textwrap.dedent("""
             ent_coef=0.0),
         "LunarLander-v3": dict(n_envs=16, n_steps=1024, batch_size=64, gae_lambda=0.98, gamma=0.999, n_epochs=4,
             ent_coef=0.01),
+        "Pendulum-v1": dict(n_envs=4, n_steps=1024, gae_lambda=0.95, gamma=0.9, n_epochs=10, ent_coef=0.0,
+            learning_rate=1e-3, use_sde=True, sde_sample_freq=4),
     }[env]
     environments = make_vec_env(env, n_envs=zoo.pop("n_envs"), seed=seed)
     if zoo.pop("normalize", False):
         environments = VecNormalize(environments, gamma=zoo["gamma"])
     model = PPO("MlpPolicy", environments, seed=seed, device="cpu", **zoo)
     model.learn(steps, callback=Until())
+    print("return", np.mean([game["r"] for game in model.ep_info_buffer]))
     print("steps", model.num_timesteps if model.num_timesteps < steps else "not reached")
 """)
 
@@ -58,12 +64,14 @@ class Goal(NamedTuple):
     wanted: float
     own_steps: int  # after which a run gives up
     peer_steps: int  # as in the zoo; its learning rate may fall until then
+    compared_steps: int  # of the table of returns
 
 
 GOALS = {
-    "CartPole-v1": Goal(475, 200_000, 100_000),
-    "Acrobot-v1": Goal(-100, 200_000, 1_000_000),
-    "LunarLander-v3": Goal(200, 500_000, 1_000_000),
+    "CartPole-v1": Goal(475, 200_000, 100_000, 100_000),
+    "Acrobot-v1": Goal(-100, 200_000, 1_000_000, 200_000),
+    "LunarLander-v3": Goal(200, 500_000, 1_000_000, 500_000),
+    "Pendulum-v1": Goal(-250, 300_000, 100_000, 300_000),
 }
 
 
@@ -90,6 +98,14 @@ def peer(env: str, goal: Goal, seed: int) -> Run:
     return Run(seconds, int(steps) if steps.isdecimal() else None)
 
 
+def peer_return(env: str, goal: Goal, seed: int) -> str:
+    """Its mean return of the last 100 training games at the end."""
+    words = [env, "inf", str(seed), str(goal.compared_steps)]
+    seconds, shown = timed([sys.executable, "-c", PEER, *words])
+    found = float(shown.split("return ")[-1].split()[0])
+    return f"{env}, seed {seed}: {found:.1f} after {goal.compared_steps:,} steps, {seconds:.0f} s"
+
+
 def timed(command: list[str]) -> tuple[float, str]:
     """The seconds that a command takes, and what it prints."""
     began = time.monotonic()
@@ -99,9 +115,15 @@ def timed(command: list[str]) -> tuple[float, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--envs", type=lambda text: text.split(","), default=list(GOALS))
+    parser.add_argument("--envs", type=lambda text: text.split(","), default=list(GOALS)[:3])
     parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[61, 62, 63])
+    parser.add_argument("--peer_returns", action="store_true")
     given = parser.parse_args()
+    if given.peer_returns:
+        for env in given.envs:
+            for seed in given.seeds:
+                print(peer_return(env, GOALS[env], seed), flush=True)
+        return
     for env in given.envs:
         ratios = []
         for seed in given.seeds:
