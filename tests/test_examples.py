@@ -37,7 +37,8 @@ def test_the_goal_ends_a_game_of_the_environment() -> None:
 def command_in_documents() -> list[str]:
     """The command that trains the example in a folder of the user's."""
     text = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
-    (line,) = [line.strip() for line in text.splitlines() if "/main.py" in line and "Goal-v0 --env_kwargs" in line]
+    lines = [line.strip() for line in text.splitlines() if "<checkout>/main.py" in line and "Goal-v0" in line]
+    (line,) = [line for line in lines if "--env_kwargs" in line]
     words = shlex.split(line.replace("<checkout>", shlex.quote(str(ROOT))))[1:]
     return [word for word in words if "environment_max_steps" not in word]
 

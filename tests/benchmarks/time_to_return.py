@@ -73,6 +73,7 @@ GOALS = {
     "LunarLander-v3": Goal(200, 500_000, 1_000_000, 500_000),
     "Pendulum-v1": Goal(-250, 300_000, 100_000, 300_000),
 }
+TIMED = ("CartPole-v1", "Acrobot-v1", "LunarLander-v3")  # by default
 
 
 class Run(NamedTuple):
@@ -93,17 +94,21 @@ def ours(env: str, goal: Goal, seed: int) -> Run:
 
 
 def peer(env: str, goal: Goal, seed: int) -> Run:
-    seconds, shown = timed([sys.executable, "-c", PEER, env, str(goal.wanted), str(seed), str(goal.peer_steps)])
+    seconds, shown = train_peer(env, goal.wanted, seed, goal.peer_steps)
     steps = shown.split("steps ")[-1].strip()
     return Run(seconds, int(steps) if steps.isdecimal() else None)
 
 
 def peer_return(env: str, goal: Goal, seed: int) -> str:
     """Its mean return of the last 100 training games at the end."""
-    words = [env, "inf", str(seed), str(goal.compared_steps)]
-    seconds, shown = timed([sys.executable, "-c", PEER, *words])
+    seconds, shown = train_peer(env, float("inf"), seed, goal.compared_steps)
     found = float(shown.split("return ")[-1].split()[0])
     return f"{env}, seed {seed}: {found:.1f} after {goal.compared_steps:,} steps, {seconds:.0f} s"
+
+
+def train_peer(env: str, wanted: float, seed: int, steps: int) -> tuple[float, str]:
+    """The seconds that it takes until this return, or so many steps, and what it prints."""
+    return timed([sys.executable, "-c", PEER, env, str(wanted), str(seed), str(steps)])
 
 
 def timed(command: list[str]) -> tuple[float, str]:
@@ -115,7 +120,7 @@ def timed(command: list[str]) -> tuple[float, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--envs", type=lambda text: text.split(","), default=list(GOALS)[:3])
+    parser.add_argument("--envs", type=lambda text: text.split(","), default=list(TIMED))
     parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[61, 62, 63])
     parser.add_argument("--peer_returns", action="store_true")
     given = parser.parse_args()
