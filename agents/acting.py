@@ -42,7 +42,7 @@ class Decision(NamedTuple):
     """Actions for E environments, with the outputs of the network that unrolls store."""
 
     actions: torch.Tensor  # [E, ...] int64, or float32 for real-valued actions
-    logits: torch.Tensor  # [E, A]
+    logits: torch.Tensor  # [E, P]
     values: torch.Tensor  # [E]
     features: torch.Tensor  # [E, projected] float16
     lstm_state: torch.Tensor  # [E, 2, L]

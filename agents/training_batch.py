@@ -19,7 +19,7 @@ class TrainingBatch(NamedTuple):
     actions: torch.Tensor  # [T, B, ...]: `layout.action_shape` for each step
     rewards: torch.Tensor  # [T, B], at a time limit plus γ times the value of the final state
     discounts: torch.Tensor  # [T, B], γ·(1 − done)
-    behaviour_logits: torch.Tensor  # [T, B, A], of the acting policy
+    behaviour_logits: torch.Tensor  # [T, B, P], of the acting policy
     held: torch.Tensor | None  # [T, B] bool, the steps whose action the policy did not choose; None: there are none
     stored_values: torch.Tensor  # [T, B], V(x_t) by the acting policy
     fresh: torch.Tensor  # [B] bool, True for unrolls from a queue

@@ -115,7 +115,7 @@ class ClusterActors(Actors):
     """Takes unrolls of this machine and of other nodes in turn."""
 
     def __init__(self, local: Actors, gateway: GatewayProcess, intake: RoundIntake) -> None:
-        super().__init__(local.pool, local.publisher, local.times, lockstep=False)
+        super().__init__(local.pool, local.publisher, local.times)
         self._gateway = gateway
         self._intake = intake
         self._rounds_before = 0  # that have come from the gateways before this one
@@ -179,7 +179,7 @@ class ClusterActors(Actors):
         """Nodes may have come or gone; a new node begins to play at once."""
         flow, capacity = self._intake.flow_control, self._intake.nodes.capacity
         if capacity != flow.max_limit:
-            flow.set_max_limit(capacity, added=max(0, capacity - flow.max_limit))
+            flow.set_max_limit(capacity)
 
     def _tell_wanted(self) -> None:
         """Tell the gateway how many rounds it may have asked nodes for since it connected, lost ones left out."""

@@ -147,8 +147,7 @@ class NodeLink:
     async def _play(self, actor: Any) -> None:
         """Get rounds of a player until it is lost. The error that shows it is raised."""
         self._actor = actor
-        async with asyncio.timeout(START_SECONDS):  # the first weights make the player
-            await self._load_weights(*self._players.newest_weights())
+        await self._load_weights(*self._players.newest_weights(), START_SECONDS)  # the first ones make the player
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 self.playing, self._answered_at = True, time.monotonic()
@@ -188,13 +187,13 @@ class NodeLink:
             if self.outstanding:
                 version, weights, size = self._players.newest_weights()
                 if version > self._version:
-                    await self._load_weights(version, weights, size)
+                    await self._load_weights(version, weights, size, SILENCE_SECONDS)
                     pause = max(pause, self._publish_ms / 1000)
             await asyncio.sleep(min(LONGEST_PAUSE, pause))
 
-    async def _load_weights(self, version: int, weights: "ObjectRef[Any]", size: int) -> None:
+    async def _load_weights(self, version: int, weights: "ObjectRef[Any]", size: int, seconds: float) -> None:
         begun = time.monotonic()
-        await _reached(lambda: self._actor.call.remote("load_weights", version, weights))
+        await _reached(lambda: self._actor.call.remote("load_weights", version, weights), seconds)
         self._publish_ms = 1000 * (time.monotonic() - begun)
         self.counts["sent_bytes"] += size
         self._version = version
@@ -202,7 +201,7 @@ class NodeLink:
     async def _ping(self) -> None:
         while True:
             begun = time.monotonic()
-            figures: dict[str, Any] = await _reached(lambda: self._actor.call.remote("figures"))
+            figures: dict[str, Any] = await _reached(lambda: self._actor.call.remote("figures"), SILENCE_SECONDS)
             self._answered_at = time.monotonic()
             self._round_trip_ms = 1000 * (self._answered_at - begun)
             self.counts["restarts"] += figures["restarts"]
@@ -215,12 +214,12 @@ class NodeLink:
             self._tell(Kind.NOTICE, text)
 
 
-async def _reached(call: Callable[[], Awaitable[Answer]]) -> Answer:
+async def _reached(call: Callable[[], Awaitable[Answer]], seconds: float) -> Answer:
     """The value of a call that is made again while the network to the actor is cut.
 
-    TimeoutError if it takes too long. (`asyncio.wait_for` of Python 3.11 can lose a cancellation.)
+    TimeoutError after so many seconds. (`asyncio.wait_for` of Python 3.11 can lose a cancellation.)
     """
-    async with asyncio.timeout(SILENCE_SECONDS):
+    async with asyncio.timeout(seconds):
         while True:
             try:
                 return await call()

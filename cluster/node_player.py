@@ -172,7 +172,8 @@ class NodePlayer:
                 self._flow_control.limit = len(self._requests) - 1
                 # Each row is read before the next one is taken: then its slot may be filled again.
                 rows = self._pool.take(self._setup.config.workers.envs_per_worker)
-                self._requests.popleft().set_result([self._codec.encode(row) for row in rows])
+                packed = [self._codec.encode(row) for row in rows]  # an error here is this request's answer, too
+                self._requests.popleft().set_result(packed)
         except Exception as error:
             self._error = error
             asyncio.get_running_loop().remove_reader(self._pool.children)

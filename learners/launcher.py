@@ -128,7 +128,7 @@ class Launcher:
             restarts_left -= 1
             if folder is not None:
                 flags = resumed(flags, folder)
-            has_saved = flags.get("load_model_url") is not None
+            has_saved = flags.get("load_model_url") is not None and not flags.get("load_weights_only")
             place = "from the last checkpoint" if has_saved else "from the beginning, because nothing was saved yet"
             write(sys.stdout, f"learner {lost} was lost: all learners start again {place}\n".encode())
 

@@ -23,8 +23,9 @@ from processes.child import Child, spawn, start_child
 from processes.inside import live
 
 REQUEST, ANSWER = struct.Struct("<i15s"), struct.Struct("<i")
-FORK = 0  # request: with a name and open files; answer: the number of the process. Other requests are that, to end it,
-RUNS = 1000  # or a number with a minus, to ask for its end; the answer is its exit code, or RUNS
+# Requests: FORK, with a name and open files, is answered by the number of the new process; a number kills that process;
+# with a minus, it asks for its exit code, which is RUNS as long as it runs.
+FORK, RUNS = 0, 1000
 MOST_FILES = 250
 ANSWER_SECONDS = 60.0  # within which it answers, also while it loads modules; a server that was stopped is killed
 MODULES = ("workers.worker", "evaluation.players", "wrappers.make_environment")  # of processes that play

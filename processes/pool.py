@@ -202,15 +202,14 @@ class ChildPool:
         self._deaths.append(now)
         while self._deaths[0] < now - DEATHS_WINDOW:
             self._deaths.popleft()
-        saved = "" if self._budget is None else ": the run is saved and ends"
         if self._budget is not None and len(self._deaths) > self._budget:
             raise WorkersFailedError(
                 f"{member.name} {how}\nWithin ten minutes, processes of the run ended {len(self._deaths)} times, more "
-                f"often than --worker_restart_budget={self._budget} allows{saved}."
+                f"often than --worker_restart_budget={self._budget} allows."
             )
         if member.failures >= FAILURES_IN_A_ROW and not (from_outside and self._budget is not None):
             raise WorkersFailedError(
-                f"{member.name} {how}\nIt ended {member.failures} times in a row before it delivered anything{saved}."
+                f"{member.name} {how}\nIt ended {member.failures} times in a row before it delivered anything."
             )
         self.restarts += 1
         back_off = FIRST_BACK_OFF * 2 ** (member.failures - 2) if member.failures > 1 else 0.0

@@ -21,7 +21,7 @@ from replay.row_layout import Declared, RowLayout
 # choices and then real numbers.
 ActionKind = Literal["discrete", "product", "gaussian", "mixed"]
 
-# Limits of what a run may have. Checkpoints with more are refused, because networks are made for them.
+# Limits of what an environment may have.
 MOST_CHOICES = 10_000  # numbers that describe a policy in one state
 MOST_NUMBERS = 10_000  # of a vector
 GAME_INFO_BYTES = 1024  # room for what the environment says of the games that end in one unroll

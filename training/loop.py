@@ -37,7 +37,7 @@ def training_loop(run: Run, housekeeping: Housekeeping) -> bool:
         with progress.stage("wait"):
             actors.wait(0.0 if ready else POLL_SECONDS)
         with progress.stage("drain"):
-            wanted = mix.unrolls_needed() if actors.lockstep else mix.unrolls_accepted()
+            wanted = mix.unrolls_needed() if run.config.run.reproducible else mix.unrolls_accepted()
             for unroll in actors.take(min(wanted, progress.unrolls_left)):
                 mix.add(unroll)
                 episodes = progress.count_unroll(unroll)

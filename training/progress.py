@@ -122,14 +122,14 @@ class Progress:
         return max(0, share - self._own_unrolls)
 
     @property
-    def steps_left(self) -> bool:
+    def needs_steps(self) -> bool:
         """Whether --environment_max_steps is not reached."""
         return self.agent_steps < self.max_steps
 
     @property
     def is_complete(self) -> bool:
         """Whether the run, of all learners, needs no more unrolls."""
-        return self.goal_reached or not self.steps_left
+        return self.goal_reached or not self.needs_steps
 
     @property
     def frames_per_step(self) -> float:

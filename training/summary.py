@@ -68,7 +68,7 @@ def why_ended(run: Run) -> str:
     if progress.goal_reached:
         return goal_reached(run)
     steps = f"--environment_max_steps={options.environment_max_steps}"
-    return f"a learner has used its share of {steps}" if progress.steps_left else f"{steps} is reached"
+    return f"a learner has used its share of {steps}" if progress.needs_steps else f"{steps} is reached"
 
 
 def goal_reached(run: Run) -> str:
@@ -130,6 +130,6 @@ def go_on_command(run: Run) -> str:
     """The command that resumes a run; for twice as many steps if it has made all of them."""
     steps = run.progress.agent_steps
     more_steps = steps + max(steps, run.config.steps_to_learn)
-    more = "" if run.progress.steps_left else f" --environment_max_steps={more_steps}"
+    more = "" if run.progress.needs_steps else f" --environment_max_steps={more_steps}"
     program = shlex.join(command_of("main.py"))
     return f"{program} --op_mode=train_w_load --load_model_url={shlex.quote(str(run.folder))}{more}"

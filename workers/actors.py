@@ -25,10 +25,9 @@ from workers.worker_pool import WorkerPool
 class Actors:
     """The worker pool, and the publisher that gives the learner's weights to the workers."""
 
-    def __init__(self, pool: WorkerPool, publisher: WeightPublisher, times: SharedArray, lockstep: bool) -> None:
+    def __init__(self, pool: WorkerPool, publisher: WeightPublisher, times: SharedArray) -> None:
         self.pool = pool  # the workers of this machine
         self.times = times  # of `make_times`
-        self.lockstep = lockstep  # workers play only while the learner waits, for exactly repeatable runs
         self.publisher = publisher
 
     def wait(self, timeout: float) -> None:
@@ -63,13 +62,12 @@ def make_actors(
 
     `snapshot` is that of a pool from which the workers continue.
     """
-    lockstep = setup.config.run.reproducible
     weights = SharedWeights(weight_count(network))
-    publisher = make_publisher(network, weights, at_once=lockstep)
+    publisher = make_publisher(network, weights, at_once=setup.config.run.reproducible)
     publisher.post(version)
     publisher.deliver(wait=True)
     times = make_times(setup.machine.worker_count + 1)  # the last row is for an inference server
-    return Actors(make_pool(setup, weights, times, announce, snapshot=snapshot), publisher, times, lockstep)
+    return Actors(make_pool(setup, weights, times, announce, snapshot=snapshot), publisher, times)
 
 
 def make_pool(

@@ -82,8 +82,9 @@ class PlayOnDemand(FlowControl):
     def limit(self) -> int:
         return int(self._limit + self._part)
 
-    def set_max_limit(self, max_limit: int, added: int = 0) -> None:
-        """Workers have come or gone. For the `added` rounds of new ones, the limit rises as at the start."""
+    def set_max_limit(self, max_limit: int) -> None:
+        """Workers have come or gone. For the rounds of new ones, the limit rises as at the start."""
+        added = max(0, max_limit - self.max_limit)
         self.max_limit = max_limit
         self._limit = min(float(max_limit), self._limit + min(added, FIRST))
         if added:

@@ -36,11 +36,11 @@ class SeededEnvironment:
         self.take_finished_games = self.env.get_wrapper_attr("take_finished_games")
         self._can_snapshot = environment_spec(self.env).can_snapshot
         self.finished_games: deque[FinishedGame] = deque()
-        self._failed_resets: list[str] = []
+        self.failed_resets: list[str] = []  # those that were tried again, until they are reported
 
     def reset(self) -> Observation:
         seen, info = self.env.reset()
-        self._failed_resets += info.get(FAILED_RESETS, ())
+        self.failed_resets += info.get(FAILED_RESETS, ())
         return as_observation(seen)
 
     def note_finished_games(self) -> None:
@@ -48,11 +48,6 @@ class SeededEnvironment:
         finished = self.take_finished_games()
         if finished and not (self.held_actions and self.held_actions.end_game()):
             self.finished_games.extend(FinishedGame(*game) for game in finished)
-
-    def take_failed_resets(self) -> list[str]:
-        """How resets failed that were tried again, since the last call."""
-        failed, self._failed_resets = self._failed_resets, []
-        return failed
 
     def snapshot(self) -> dict[str, Any]:
         return {

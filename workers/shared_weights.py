@@ -74,7 +74,8 @@ def order_memory() -> None:
     """Prevent the processor from moving reads or writes across this point. ARM does that, but not x86.
 
     What comes before a release is complete when it happens, what comes after an acquire begins later, and a release is
-    never overtaken by an acquire that follows it. The other way round, both sides could move in between the two.
+    never overtaken by an acquire that follows it. An acquire and then a release, alone, would let both sides move in
+    between the two.
     """
     fence = threading.Lock()
     fence.acquire()

@@ -97,9 +97,8 @@ class Worker:
                 continue
             clock.lap(WAITING)
             rollout.collect(self.rows[message.index])
-            failures = [failure for each in environments for failure in each.take_failed_resets()]
-            if failures:
-                send(connection, Kind.FAILED_RESETS, len(failures), failures[-1][-LONGEST_FAILURE:])
+            for each in environments:
+                report_failed_resets(connection, each.failed_resets)
             send(connection, Kind.SLOT_FILLED, message.index)
             clock.lap(REST)
             clock.share()
@@ -134,3 +133,10 @@ class Worker:
             environments.append(SeededEnvironment(environment, environment_id, uniforms, held))
             alive()
         return environments
+
+
+def report_failed_resets(connection: Connection, failures: list[str]) -> None:
+    """Tell the learner which resets failed and were tried again, and forget them."""
+    if failures:
+        send(connection, Kind.FAILED_RESETS, len(failures), failures[-1][-LONGEST_FAILURE:])
+        failures.clear()

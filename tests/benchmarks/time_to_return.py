@@ -49,8 +49,14 @@ PEER = textwrap.dedent("""
             ent_coef=0.01),
         "Pendulum-v1": dict(n_envs=4, n_steps=1024, gae_lambda=0.95, gamma=0.9, n_epochs=10, ent_coef=0.0,
             learning_rate=1e-3, use_sde=True, sde_sample_freq=4),
+        # Those of the zoo for the room of 5 x 5.
+        "MiniGrid-DoorKey-6x6-v0": dict(normalize=True, n_envs=8, n_steps=128, batch_size=64, gae_lambda=0.95,
+            gamma=0.99, n_epochs=10, ent_coef=0.0, learning_rate=2.5e-4),
     }[env]
-    environments = make_vec_env(env, n_envs=zoo.pop("n_envs"), seed=seed)
+    wrapper = None
+    if env.startswith("MiniGrid-"):
+        from minigrid.wrappers import FlatObsWrapper as wrapper
+    environments = make_vec_env(env, n_envs=zoo.pop("n_envs"), seed=seed, wrapper_class=wrapper)
     if zoo.pop("normalize", False):
         environments = VecNormalize(environments, gamma=zoo["gamma"])
     model = PPO("MlpPolicy", environments, seed=seed, device="cpu", **zoo)
@@ -72,6 +78,7 @@ GOALS = {
     "Acrobot-v1": Goal(-100, 200_000, 1_000_000, 200_000),
     "LunarLander-v3": Goal(200, 500_000, 1_000_000, 500_000),
     "Pendulum-v1": Goal(-250, 300_000, 100_000, 300_000),
+    "MiniGrid-DoorKey-6x6-v0": Goal(0.9, 500_000, 500_000, 350_000),
 }
 TIMED = ("CartPole-v1", "Acrobot-v1", "LunarLander-v3")  # by default
 

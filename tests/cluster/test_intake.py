@@ -106,7 +106,7 @@ def test_old_unrolls_are_refused_and_counted() -> None:
 def test_a_round_that_is_half_taken_leaves_half_of_its_room() -> None:
     """Backpressure counts it so."""
     intake = Intake()
-    intake.flow_control.set_max_limit(8, added=8)
+    intake.flow_control.set_max_limit(8)
     limit = intake.flow_control.limit
     intake.add(unrolls(ENVIRONMENTS, version=0))
     seen = []

@@ -131,6 +131,17 @@ def test_learners_that_have_saved_start_from_the_last_checkpoint(
     assert capfd.readouterr().out == said
 
 
+def test_learners_with_the_weights_of_another_run_start_from_these_again(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learners = [FakeLearners(1, LearnerLostError.exit_code, -9), FakeLearners(1, 0, 0)]
+    monkeypatch.setattr("learners.launcher.Learners", lambda *_: learners.pop(0))
+    flags = {"op_mode": "train_w_load", "load_model_url": "results/other", "load_weights_only": True}
+    assert Launcher(2, 3, 600.0).run(flags) == 0
+    said = "learner 1 was lost: all learners start again from the beginning, because nothing was saved yet\n"
+    assert capfd.readouterr().out == said
+
+
 @pytest.mark.parametrize(("looks", "starts"), [([1] * 9, 3), ([1, 8, 1, 1, 1, 1], 4)])
 @pytest.mark.slow
 def test_a_start_that_held_gives_all_restarts_back(

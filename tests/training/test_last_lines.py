@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def ending(*, status: str = "finished", has_saved: bool = True, **progress: Any) -> list[str]:
     """The last lines of a run with this progress."""
     figures = {
-        **{"agent_steps": 5000, "steps_left": False, "frames": 20_000, "updates": 30, "seconds": 10.0},
+        **{"agent_steps": 5000, "needs_steps": False, "frames": 20_000, "updates": 30, "seconds": 10.0},
         **{"return_mean": 0.0, "return_window": 100, "goal_reached": False, "never_scored": False, "episodes": 7},
         **{"time_shares_of_run": dict},
     }
@@ -42,7 +42,7 @@ def test_a_run_that_never_scored_says_so_and_where_to_read_on(games: int, begin:
 def test_the_last_line_goes_on() -> None:
     command = "resume with: python main.py --op_mode=train_w_load --load_model_url=results/run"
     assert ending()[-1] == f"{command} --environment_max_steps=10000"
-    assert ending(steps_left=True)[-1] == command
+    assert ending(needs_steps=True)[-1] == command
     assert ending(has_saved=False)[-1] == "nothing could be saved, so the run cannot be resumed"
 
 
@@ -50,12 +50,12 @@ def test_a_run_that_was_started_from_another_folder_is_resumed_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    command = ending(steps_left=True)[-1].removeprefix("resume with: ")
+    command = ending(needs_steps=True)[-1].removeprefix("resume with: ")
     python, program, *flags = shlex.split(command)
     assert (python, flags) == ("python", ["--op_mode=train_w_load", "--load_model_url=results/run"])
     assert Path(program).is_file()
     tmp_path.rmdir()
-    assert ending(steps_left=True)[-1].endswith(command), "also if the folder has been deleted"
+    assert ending(needs_steps=True)[-1].endswith(command), "also if the folder has been deleted"
 
 
 def test_a_run_that_reached_its_return_says_so() -> None:

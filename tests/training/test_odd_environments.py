@@ -36,6 +36,15 @@ def test_a_reset_that_fails_now_and_then_costs_nothing(tmp_path: Path, capsys: p
     assert out.count("ValueError: the server refuses reset 20\n") == 1
 
 
+def test_resets_that_fail_in_real_time_count_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clocked = {"interaction": "realtime", "fps": 500.0}
+    folder = run(FRAGILE, {"every": 5}, results_dir=str(tmp_path), environment_max_steps=400, console="plain", **clocked)
+    last = reports(folder)[-1]
+    assert last["worker_restarts"] == 0
+    assert last["failed_resets"] >= 1
+    assert capsys.readouterr().out.count("worker 0 tried a reset again that had failed") == 1
+
+
 def test_an_environment_that_changes_the_current_folder_does_not_move_the_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

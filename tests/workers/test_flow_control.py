@@ -238,7 +238,7 @@ def test_of_the_round_that_is_taken_only_the_rest_is_in_flight() -> None:
 def test_workers_that_come_may_play_at_once_and_those_that_go_count_no_more() -> None:
     flow = PlayOnDemand(0)
     assert flow.limit == 0
-    flow.set_max_limit(4, added=4)
+    flow.set_max_limit(4)
     assert flow.limit == 4
     flow.set_max_limit(2)
     assert flow.limit == 2
@@ -256,7 +256,7 @@ def test_workers_that_come_begin_with_few_rounds_and_their_number_rises_fast_unt
         flow.deliver((0, 0))
         flow.unrolls_taken(1, 1)
     assert flow.limit == 1
-    flow.set_max_limit(100, added=96)
+    flow.set_max_limit(100)
     assert flow.limit == 1 + FIRST
     for clock.seconds in (1, 2, 3):
         flow.nothing_delivered(learner_waits=True)

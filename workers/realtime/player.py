@@ -18,7 +18,7 @@ from workers.realtime.inference import RealtimeSetup
 from workers.realtime.schedule import RULES
 from workers.rollout import each_action
 from wrappers.atari import reward_clipping
-from wrappers.environment import Observation, as_observation, environment_spec
+from wrappers.environment import FAILED_RESETS, Observation, as_observation, environment_spec
 from wrappers.timeline import Effect, Played, Timeline
 
 EFFECT, FRAME, START = range(3)  # the order of things that happen at the same time
@@ -48,12 +48,14 @@ class ClockedGame:
         self._look: Callable[[], Any] = env.get_wrapper_attr("look")
         self.is_running = False
         self.episode = 0
+        self.failed_resets: list[str] = []  # those that were tried again, until they are reported
 
     def start(self, seed: int | None = None, uniforms: np.random.Generator | None = None) -> None:
         """Start an episode. Decisions for the one before have no effect on it."""
         if uniforms is not None:
             self._uniforms = uniforms
-        self._env.reset(seed=seed)
+        _, info = self._env.reset(seed=seed)
+        self.failed_resets += info.get(FAILED_RESETS, ())
         self.is_running = True
         self.episode += 1
         self.timeline.begin()

@@ -22,11 +22,10 @@ from workers.realtime.player import Book, ClockedGame, RealtimePlayer
 from workers.realtime.timing import latencies
 from workers.realtime.unrolls import RealtimeUnrolls
 from workers.shared_array import ENVIRONMENT, REST, WAITING, WorkerClock
-from workers.worker import Worker
+from workers.worker import Worker, report_failed_resets
 
-RESTART_BUDGET = 100  # deaths of inference processes within ten minutes that a worker accepts
 CHECK_SECONDS = 1.0  # between two checks for processes that do not answer
-STOPPED_SECONDS = 1.0  # a step that takes so much longer than its wait means that this process was stopped
+STOPPED_SECONDS = 1.0  # a step that takes so much longer than its wait: the process was stopped, or a reset took long
 
 
 class RealtimeSession:
@@ -64,7 +63,8 @@ class RealtimeSession:
         allow_processes(count)
         latency = latencies(setup.config.realtime)
         silence = setup.config.workers.worker_timeout + (0.0 if latency is None else float(latency.max()) / 1000)
-        self._children = ChildPool(print, silence=silence, budget=RESTART_BUDGET, start=start_forked)
+        budget = setup.config.workers.worker_restart_budget
+        self._children = ChildPool(print, silence=silence, budget=budget, start=start_forked)
         self._members = [
             Member(f"inference process {index}", partial(InferenceProcess, setup, rows, index), index, owes_at_start=1)
             for index in range(count)
@@ -107,7 +107,7 @@ class RealtimeSession:
         return time.monotonic() - self._stopped
 
     def _notice_stop(self, timeout: float) -> None:
-        """Called after a wait of up to `timeout` seconds: time in which this process was stopped does not count."""
+        """Called after a wait of up to `timeout` seconds: time in which no game could be played does not count."""
         now = self._now()
         stopped = now - self._waited_at - timeout
         if self._player is not None and stopped > STOPPED_SECONDS:
@@ -141,7 +141,7 @@ class RealtimeWorker(Worker):
     """Like `Worker`, but it plays by the clock, and delivers its unrolls when they are complete.
 
     The games go on while no slot is free. Complete rounds wait then, and the oldest is dropped and counted when there
-    are too many: more than one, and those that follow a slow decision, which become complete all at once.
+    are too many: more than one, or with many inference processes those that become complete together.
     """
 
     def run(self, connection: Connection) -> None:
@@ -177,6 +177,8 @@ class RealtimeWorker(Worker):
                 layout.array(rows, "dropped_unrolls")[:] = dropped
                 self.rows[slot] = rows
                 dropped = 0
+                for game in games:
+                    report_failed_resets(connection, game.failed_resets)
                 send(connection, Kind.SLOT_FILLED, slot)
             while len(waiting) > most:
                 waiting.popleft()
