@@ -37,8 +37,8 @@ def test_a_reset_that_fails_now_and_then_costs_nothing(tmp_path: Path, capsys: p
 
 
 def test_resets_that_fail_in_real_time_count_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    clocked = {"interaction": "realtime", "fps": 500.0}
-    folder = run(FRAGILE, {"every": 5}, results_dir=str(tmp_path), environment_max_steps=400, console="plain", **clocked)
+    flags = {"environment_max_steps": 400, "console": "plain", "interaction": "realtime", "fps": 500.0}
+    folder = run(FRAGILE, {"every": 5}, results_dir=str(tmp_path), **flags)
     last = reports(folder)[-1]
     assert last["worker_restarts"] == 0
     assert last["failed_resets"] >= 1
