@@ -40,10 +40,18 @@ class GradientsApart(TrainedNetwork):
     There they would be averaged with those of other learners, and each CUDA graph needs gradients of its own.
     """
 
-    gradients: Gradients  # of the latest backward pass
+    gradients: list[torch.Tensor | None]  # of the latest backward pass
 
     def backward(self, loss: torch.Tensor) -> None:
-        self.gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        self.gradients, taken = [], set()
+        found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        for weights, gradient in zip(self.parameters, found, strict=True):
+            # As for gradients that torch puts into parameters: each in memory of its own, in the order of the weights.
+            if gradient is not None and (gradient.stride() != weights.stride() or gradient.data_ptr() in taken):
+                gradient = torch.empty_like(weights).copy_(gradient)
+            if gradient is not None:
+                taken.add(gradient.data_ptr())
+            self.gradients.append(gradient)
 
 
 class Peers:

@@ -1,6 +1,7 @@
 """Recorded updates, with a recording that a CPU can make. Those of a GPU are in tests/gpu."""
 
 import dataclasses
+import math
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +12,10 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from agents.gradients import FIRST_BATCHES, RecordedBatches, Recording
-from option_flags import LossOptions
+from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
-from tests.agents.every_layout import every_layout, learner_of, network_of, played
+from tests.agents.every_layout import PICTURES, every_layout, learner_of, network_of, played
 from tests.agents.learners import LSTM_LAYOUT, make_batch, make_learner
 from tests.agents.same_updates import LOSSES, MIXED, OPTIMIZERS, assert_same_updates, out_of_memory
 
@@ -47,6 +48,34 @@ def test_the_updates_are_the_same(loss: LossOptions) -> None:
 def test_so_they_are_for_all_observations_and_actions(layout: UnrollLayout) -> None:
     recorded, plain = (learner_of(layout, optimizer=OPTIMIZERS[1], record=one) for one in (record, None))
     assert_same_updates(recorded, plain, [played(layout, network_of(layout, seed=1), 6, seed) for seed in range(6)])
+
+
+class Placed(torch.nn.Module):
+    """Autograd gives some gradients in another order in memory than the weights, and two weights the same tensor."""
+
+    cuda_graphs = True
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.places = torch.nn.Parameter(torch.zeros(1, *shape))
+        self.base, self.change = (torch.nn.Parameter(torch.randn(16, math.prod(shape)) / 50) for _ in range(2))
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        return ((pictures + self.places).flatten(1) @ (self.base + self.change).T).tanh()
+
+
+def make_placed(space: Any) -> torch.nn.Module:
+    return Placed(space.shape)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=["rmsprop", "adam"])
+def test_so_they_are_for_networks_whose_gradients_are_not_laid_out_as_their_weights(
+    optimizer: OptimizerOptions,
+) -> None:
+    clipped = dataclasses.replace(optimizer, gradient_clip_by_norm_threshold=0.01)
+    name = f"{__name__}:{make_placed.__name__}"
+    recorded, plain = (learner_of(PICTURES, optimizer=clipped, name=name, record=one) for one in (record, None))
+    assert_same_updates(recorded, plain, [played(PICTURES, network_of(PICTURES), 6, seed) for seed in range(6)])
 
 
 def sums(records: list[Batch], failure: RuntimeError | None = None) -> tuple[RecordedBatches[torch.Tensor], list[str]]:
