@@ -47,11 +47,11 @@ class GradientsApart(TrainedNetwork):
         found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         for weights, gradient in zip(self.parameters, found, strict=True):
             # As for gradients that torch puts into parameters: each in memory of its own, in the order of the weights.
-            if gradient is not None and (gradient.stride() != weights.stride() or gradient.data_ptr() in taken):
-                gradient = torch.empty_like(weights).copy_(gradient)
-            if gradient is not None:
-                taken.add(gradient.data_ptr())
-            self.gradients.append(gradient)
+            if gradient is None or (gradient.stride() == weights.stride() and gradient.data_ptr() not in taken):
+                self.gradients.append(gradient)
+            else:
+                self.gradients.append(torch.empty_like(weights).copy_(gradient))
+            taken.add(0 if gradient is None else gradient.data_ptr())
 
 
 class Peers:

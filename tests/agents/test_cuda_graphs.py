@@ -68,13 +68,15 @@ def make_placed(space: Any) -> torch.nn.Module:
     return Placed(space.shape)
 
 
+PLACED = f"{__name__}:{make_placed.__name__}"
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=["rmsprop", "adam"])
 def test_so_they_are_for_networks_whose_gradients_are_not_laid_out_as_their_weights(
     optimizer: OptimizerOptions,
 ) -> None:
     clipped = dataclasses.replace(optimizer, gradient_clip_by_norm_threshold=0.01)
-    name = f"{__name__}:{make_placed.__name__}"
-    recorded, plain = (learner_of(PICTURES, optimizer=clipped, name=name, record=one) for one in (record, None))
+    recorded, plain = (learner_of(PICTURES, optimizer=clipped, name=PLACED, record=one) for one in (record, None))
     assert_same_updates(recorded, plain, [played(PICTURES, network_of(PICTURES), 6, seed) for seed in range(6)])
 
 

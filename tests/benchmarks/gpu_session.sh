@@ -32,7 +32,8 @@ from run_files.metrics import last_report
 KEYS = "agent_steps", "seconds", "steps_per_second", "updates_per_second", "policy_lag_mean", "return_mean", "gpu_memory_mb"
 print("run", *KEYS, sep="\t")
 for folder in map(Path, sys.argv[1:]):
-    report = last_report(folder / "metrics.jsonl") or {}
+    metrics = folder / "metrics.jsonl"  # missing where the run was cut off before its first report
+    report = (last_report(metrics) if metrics.exists() else None) or {}
     print(folder.name, *(report.get(key) for key in KEYS), sep="\t")
 END
 }

@@ -15,7 +15,7 @@ from agents.network import ActorCritic
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
-from tests.agents.every_layout import every_layout, learner_of, network_of, played
+from tests.agents.every_layout import PICTURES, every_layout, learner_of, network_of, played
 from tests.agents.learners import (
     DELAYED_LAYOUT,
     LAYOUT,
@@ -26,6 +26,7 @@ from tests.agents.learners import (
     reported,
 )
 from tests.agents.same_updates import LOSSES, MIXED, OPTIMIZERS, tensors_of
+from tests.agents.test_cuda_graphs import PLACED
 
 DEVICES = ("cuda:0", "cpu")
 
@@ -161,6 +162,19 @@ def test_all_networks_for_atari_can_be_recorded(name: str, dtype: torch.dtype) -
         if record is not None:
             learners[-1].record(record, said.append)
     assert_close_updates(learners, [make_batch([True] * 4, ATARI, seed) for seed in range(6)], distance=2e-2)
+    assert not said and recorder.count == 1
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=["rmsprop", "adam"])
+def test_networks_of_users_can_be_recorded(optimizer: OptimizerOptions) -> None:
+    said: list[str] = []
+    recorder = Recorder()
+    clipped = dataclasses.replace(optimizer, gradient_clip_by_norm_threshold=0.01)
+    learners = [
+        learner_of(PICTURES, optimizer=clipped, name=PLACED, device="cuda:0", announce=said.append, record=record)
+        for record in (recorder, None)
+    ]
+    assert_close_updates(learners, [played(PICTURES, network_of(PICTURES), 6, seed) for seed in range(8)])
     assert not said and recorder.count == 1
 
 
