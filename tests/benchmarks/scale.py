@@ -6,7 +6,7 @@
 The workers do not play: they write recorded unrolls to the real slots as fast as they can. Only the learner's side is
 measured. Then a small model, fitted to the stages as measured on this machine, predicts the speed with 1 to 64 such
 cores. With --learner_steps_per_second (steps of batches, fresh and replayed, that Learner.update learns from in a
-second) it also predicts the speed with a GPU. docs/lab.md#what-was-tried-for-speed explains the model.
+second) it also predicts the speed with a GPU. docs/performance.md#more-cores has the model.
 """
 
 import sys

@@ -4,7 +4,7 @@
 
 First come the stages alone, on one core, in turns. Then come training runs, each with its own ceiling, measured right
 before and right after it. `--only` takes some of: stages, training (all runs), and the runs plain, replay, older and
-older_conv3. docs/lab.md#what-was-tried-for-speed defines each figure.
+older_conv3. docs/performance.md#training says what the ceiling is.
 """
 
 import argparse
