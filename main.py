@@ -92,9 +92,10 @@ def run(arguments: Sequence[str]) -> int:
         play(config, make_environment)
         return 0
     notes: list[str] = []
-    if (rank is None or rank.size == 1) and (parent is None or config.run.load_weights_only):
+    config = settle_learners(config, rank)
+    if parent is None or config.run.load_weights_only:
         config, notes = settle_settings(config, flags, STANDARD if spec is None else suited_settings(spec))
-    config = settle_learners(settle_fps(config, spec), rank)
+    config = settle_fps(config, spec)
     if rank is None and config.learners.learners > 1:
         return launch_learners(config, given)
     end_with_launcher()

@@ -68,8 +68,6 @@ def export(checkpoint: Checkpoint, folder: Path) -> tuple[Path, float]:
     given = random_inputs(network, layout)
     policy, inputs = ExportedPolicy(network, list(given)).eval().requires_grad_(False), tuple(given.values())
     expected = policy(*inputs)
-    if network.lstm is not None:
-        network.register_module("lstm", OneStep(network.lstm))
     described = {"options": json.dumps(checkpoint.options), "logits": json.dumps(logit_names(layout))}
     example = tuple(tensor[:2] for tensor in inputs)  # the number of rows must not be fixed by it
     with warnings.catch_warnings():
@@ -136,20 +134,6 @@ class ExportedPolicy(nn.Module):
         )
         outputs = output.logits[0], output.values[0], output.lstm_state
         return outputs[: len(self.outputs)]
-
-
-class OneStep(nn.Module):
-    """An LSTM for sequences of one step, because exporters would export the loop over steps inside `nn.LSTM`."""
-
-    def __init__(self, lstm: nn.LSTM) -> None:
-        super().__init__()
-        self.cell = nn.LSTMCell(lstm.input_size, lstm.hidden_size)
-        self.cell.load_state_dict({name.removesuffix("_l0"): weights for name, weights in lstm.state_dict().items()})
-        self.requires_grad_(False)
-
-    def forward(self, sequence: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, Tensors]:
-        hidden, cell = self.cell(sequence[0], (state[0][0], state[1][0]))
-        return hidden[None], (hidden[None], cell[None])
 
 
 def load_network(checkpoint: Checkpoint, config: Config) -> tuple[ActorCritic, UnrollLayout]:

@@ -22,7 +22,7 @@ Picture: TypeAlias = NDArray[np.uint8]  # [height, width, 3], RGB
 
 FRAMES_PER_SECOND = 60  # of Atari games
 USUAL_FRAMESKIP = 4  # frames in a step of an Atari game with one of Gymnasium's ids
-USUAL_RATE = 30  # of environments that do not name theirs
+FILM_RATE = 30  # of environments that do not name theirs
 SHORTEST_FILM = 2  # seconds; a shorter film is over before one has seen anything
 GAME_WIDTH, HEIGHT = 640, 480  # 4:3, the format of the televisions that Atari games were made for
 PANEL_WIDTH = 240
@@ -53,7 +53,7 @@ def film_format(env: str, environment: gymnasium.Env[Any, Any]) -> FilmFormat:
         skip = spec.kwargs.get("frameskip") if spec is not None else None
         each = skip if isinstance(skip, int) else USUAL_FRAMESKIP
         return ATARI_FORMAT._replace(frames_per_second=Fraction(FRAMES_PER_SECOND, each))
-    rate = Fraction(own_rate(environment) or USUAL_RATE).limit_denominator(1001)  # 1001: television's 29.97
+    rate = Fraction(own_rate(environment) or FILM_RATE).limit_denominator(1001)  # 1001: television's 29.97
     return FilmFormat(rate, stretched=False, shortest=SHORTEST_FILM)
 
 

@@ -63,7 +63,7 @@ def settle_settings(config: Config, given: Mapping[str, Any], suited: str) -> tu
         suited = ATARI_GPU
     if suited == STANDARD:
         return config, []
-    return Config.from_flags({**given, "settings": suited}), [
+    return Config.from_flags({**given, "settings": suited, "learners": 1}), [
         f"settings: {suited}, {WHAT_FOR[suited]}; --settings={STANDARD} would choose the others"
     ]
 

@@ -62,6 +62,8 @@ def main(arguments: Sequence[str]) -> None:
             "reports.plot needs at least one RUN, the folder of a run or a sweep: python -m reports.plot results/<run>."
         )
     histories = [history for folder in folders for history in chosen(Path(folder), given.only)]
+    if not histories and given.only is None:
+        raise UsageError("the folders that were named have no run any more; the folder of a run would be right.")
     if not histories:
         raise UsageError(f"--only={given.only} is in the name of none of the runs; a part of a name would be right.")
     groups, left_out = compare(histories, given)

@@ -148,6 +148,8 @@ class CurvesSink(Sink):
                 receive(self._drawer.connection)
             except ChildError as error:
                 raise RuntimeError(reason(str(error))) from None
+            except EOFError:
+                raise RuntimeError("the process that draws it was killed") from None
 
     def close(self) -> None:
         """Wait for the last drawing, at most LAST_DRAWING_SECONDS, so that CTRL+C ends a run soon."""

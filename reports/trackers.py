@@ -1,4 +1,4 @@
-"""Reports to TensorBoard, Weights & Biases and Prometheus. Imported only with their flags: packages are optional."""
+"""Reports to TensorBoard, Weights & Biases and Prometheus. Imported only with their flags: not all are installed."""
 
 import math
 import os

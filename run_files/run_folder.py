@@ -113,7 +113,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     with suppress(OSError, ValueError, RecursionError):
         value = json.loads(path.read_bytes())
         if isinstance(value, dict):
-            # Bytes of file names that are not UTF-8 are half characters in Python, which no page can show.
+            # Bytes of file names that are not UTF-8 are lone surrogates in Python, which cannot be encoded.
             text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
             return dict(json.loads(text))
     return None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -194,9 +195,14 @@ class RunReader:
         self._kept = most_reports, with_games  # of each part
         self._parts: list[_Part] = []  # the run and its ancestors, oldest first
         self._weights_from: str | None = None
+        self._reading = Lock()  # `refresh` may run in a thread of its own
 
     def refresh(self) -> bool:
         """Read what is new. Returns whether anything changed."""
+        with self._reading:
+            return self._refresh()
+
+    def _refresh(self) -> bool:
         changed = False
         if not self._parts:
             config = read_config(self.folder)
@@ -219,16 +225,17 @@ class RunReader:
 
     @property
     def history(self) -> History:
-        games = np.concatenate([np.empty((0, 2)), *(part.games.table for part in self._parts)])
-        return History(
-            self.folder,
-            options_of(self.config) if self.config else {},
-            _joined([part.reports.columns for part in self._parts]),
-            Curve(games[:, 0], games[:, 1]),
-            _joined([part.evaluations.columns for part in self._parts]),
-            frozenset(part.folder for part in self._parts[:-1]),
-            self._weights_from,
-        )
+        with self._reading:
+            games = np.concatenate([np.empty((0, 2)), *(part.games.table for part in self._parts)])
+            return History(
+                self.folder,
+                options_of(self.config) if self.config else {},
+                _joined([part.reports.columns for part in self._parts]),
+                Curve(games[:, 0], games[:, 1]),
+                _joined([part.evaluations.columns for part in self._parts]),
+                frozenset(part.folder for part in self._parts[:-1]),
+                self._weights_from,
+            )
 
     def _lineage(self, config: dict[str, Any]) -> list[_Part]:
         """The run and its ancestors, as far as their folders still exist, oldest first."""

@@ -79,7 +79,7 @@ def plan_search(definition: object, given: Mapping[str, Any], in_file: Mapping[s
         name: values.choices[-1] if isinstance(values, CategoricalDistribution) else values.high
         for name, values in space.items()
     }
-    # Values that are wrong only together are found when a trial has them, but these must be right.
+    # These values are checked before the first trial; others that are wrong only together, when a trial has them.
     config = checked_run("with the last value of each range", {**flags, **last}).config
     run = config.run
     steps = {"warmup_steps": run.environment_max_steps // 5, "interval_steps": max(1, run.environment_max_steps // 20)}
@@ -213,7 +213,7 @@ class Search(Sweep):
         study_id = self._storage.get_study_id_from_name(STUDY)
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, _number(run))
         trial = Trial(self._study, trial_id)
-        reader = RunReader(run_of_job(self._folder / run.name) or self._folder)
+        reader = RunReader(run_of_job(self._folder / run.name) or self._folder, with_games=False)
         reader.refresh()
         returns = reader.history.curve(OBJECTIVE)
         for step in range(reached + interval, steps + 1, interval):

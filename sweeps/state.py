@@ -60,7 +60,7 @@ class SweepState:
         wanted, before = json.loads(json.dumps(search or {})), self.search or {}
         changed = [key for key in {**wanted, **before} if wanted.get(key) != before.get(key)]
         for name, was in (before.get("ends", {}) if wanted else {}).items():
-            if wanted["ends"][name] != was:  # the first cause: what is not given of the pruner follows from it
+            if wanted["ends"][name] != was:  # named first: the defaults of the pruner follow from it
                 how = f"without --{name}" if was is None else f"with --{name}={was}"
                 raise UsageError(f"{self.folder} holds a search {how}; that, or another --sweep_dir, would be right.")
         if self.runs and changed:

@@ -165,7 +165,7 @@ class DelayedTimeline(Timeline):
     on, but nothing is credited to them.
     """
 
-    # Taken between two steps, after the effects were taken.
+    # Enough for a snapshot, which is taken between two steps, when no effect waits to be taken.
     SAVED = ("frame", "_idle_count", "_counted", "_since", "_idle_since", "_idle_choice", "_lives")
 
     def __init__(self, spec: EnvironmentSpec, options: EnvironmentOptions, count_lives: Callable[[], int]) -> None:

@@ -135,3 +135,11 @@ def test_torchrun_may_place_the_learners(tmp_path: Path) -> None:
     checkpoint = find_checkpoint(str(newest(tmp_path)))
     assert checkpoint.agent_steps >= 1000
     assert checkpoint.config.loss.loss == "vtrace"
+
+
+def test_a_machine_with_room_for_one_learner_gives_it_the_settings_for_one(tmp_path: Path) -> None:
+    flags = ("--env=CartPole-v1", "--learners=0", "--worker_count=1", "--device=cpu", "--console=plain", "--nocurves")
+    command = [sys.executable, "main.py", *flags, f"--results_dir={tmp_path}", "--environment_max_steps=300"]
+    said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=200).stdout
+    assert "settings: numbers, for observations without a picture" in said
+    assert find_checkpoint(str(newest(tmp_path))).config.loss.loss == "impact"

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,25 @@ def test_a_running_run_is_followed(tmp_path: Path) -> None:
     shutil.rmtree(folder)
     assert run.refresh() and reports_of(run.history) == 21
     assert run.problems == ["The folder of this run has been deleted. What was read before is shown."]
+
+
+def test_a_run_is_looked_at_while_a_thread_reads_it(tmp_path: Path) -> None:
+    """As on the dashboard: the columns of a row that is read meanwhile all have it, or none has."""
+    folder = write_run(tmp_path / "run")
+    run = RunReader(folder)
+
+    def follow() -> None:
+        for number in range(300):
+            with (folder / "metrics.jsonl").open("a") as file:
+                file.write(json.dumps({"agent_steps": 30_000 + number, "entropy": 1.0}) + "\n")
+            run.refresh()
+
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(follow)
+        while not done.done():
+            assert len({len(column) for column in run.history.reports.values()}) <= 1
+        done.result()
+    assert reports_of(run.history) == 320
 
 
 @pytest.mark.parametrize(
