@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nicegui import ui
+from rich.filesize import decimal
 
 from dashboard.agent_tab import AgentTab
 from dashboard.chart_tabs import CurveTab
@@ -16,7 +17,7 @@ from dashboard.results import AT_WORK, SPEED, UNREADABLE, PageError, Results, Ru
 from option_flags import OPTIONS, TOPICS, defaults_beside
 from options.command_line import UNSET
 from options.rules import described
-from reports.number_format import NOTHING_YET, age, count, file_size, on_page
+from reports.number_format import NOTHING_YET, age, count, on_page
 from reports.panels import learning_panels, machine_panels, replay_panels
 from run_files.metrics import EPISODES, EVALUATIONS, METRICS, last_lines
 from run_files.run_folder import CHECKPOINTS, CONFIG, JOB_LOG, MESSAGES, SUMMARY, VIDEOS, is_job, read_json
@@ -227,7 +228,7 @@ class FilesTab:
             if checkpoints:
                 now = time.time()
                 rows = [
-                    {"file": path.name, "size": file_size(nbytes), "age": age(written, now), "link": self._link(path)}
+                    {"file": path.name, "size": decimal(nbytes), "age": age(written, now), "link": self._link(path)}
                     for path, written, nbytes in checkpoints
                 ]
                 table(rows, left=("file",))

@@ -93,13 +93,6 @@ def age(written: float, now: float) -> str:
     return "now"
 
 
-def file_size(nbytes: float) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.3g} {unit}"
-    return f"{nbytes:.0f} B"
-
-
 def table_lines(
     rows: Sequence[Sequence[str]], headings: Sequence[str] = (), *, right: Collection[int] = ()
 ) -> list[str]:
