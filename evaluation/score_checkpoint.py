@@ -14,7 +14,6 @@ import torch
 from agents.acting import flat_weights, weight_count
 from agents.network import ActorCritic
 from agents.spaces import check_spaces, make_unroll_layout
-from agents.torsos.own_torso import note_on_source
 from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, game_streams, slots_for
 from evaluation.players import PlayerPool, PlayerProcess, as_trained, player_of
 from evaluation.recorded_games import RecordedGame, folder_for_games, write_game
@@ -59,7 +58,7 @@ def score_checkpoint(config: Config, make_environment: MakeEnvironment, checkpoi
         player.setup.weights.publish(0, flat_weights(network))
         stop = cleanup.enter_context(StopSignals())
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
-        console.start([*_header(config, checkpoint, processes), *latency, *note_on_source(checkpoint.content)])
+        console.start([*_header(config, checkpoint, processes), *latency])
         played = PlayedGames(games, processes)
         children = ChildPool(console.message, silence=config.workers.worker_timeout, start=start_forked)
         players = PlayerPool(children, player, processes, range(games))

@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import Any
 
 from agents.spaces import described_spaces
-from agents.torsos.own_torso import network_source
 from processes.pool import RunFailedError, WorkersFailedError
 from run_files import checkpoint as files
 from run_files.replay_file import write_tensor_file
@@ -26,7 +25,6 @@ class CheckpointSaver:
         self.saved_updates = run.learner.updates if run.resume.count else -1
         self.failure = ""  # why the latest save failed; empty if it did not
         self.seconds = 0.0  # spent on saving
-        self._network_source = network_source(run.config.network.network)  # now: the file may change during the run
         self._tried_updates = run.learner.updates
         self._saved_at = self._replays_tried_at = time.monotonic()
 
@@ -114,7 +112,6 @@ class CheckpointSaver:
         content = {
             "options": run.config.flags(),
             "spaces": described_spaces(run.layout),
-            "network_source": self._network_source,
             "unroll": run.layout.fingerprint,
             "resumes": run.resume.count,
             "planned_updates": run.resume.planned_updates,

@@ -85,13 +85,16 @@ def unrolls_of(
     """The unrolls of one game `[n, nbytes]`, as a `Rollout` writes them, from a policy that nearly always acts like it.
 
     After the end of the game, the last unroll goes on with its start. Values are discounted returns; those of a game
-    that was left before its end count what came until then. ValueError as of `play_again`.
+    that was left before its end count what came until then. One that a time limit ended is taken to go on with the
+    mean reward of its last episode. ValueError as of `play_again`.
     """
-    frames, vectors, rewards, dones = play_again(game, environment, by_lives)
+    frames, vectors, rewards, dones, is_cut = play_again(game, environment, by_lives)
     actions = game.actions.astype(layout.action_dtype)
-    values, following = np.zeros(len(actions), np.float32), 0.0
+    values, bootstraps, following = np.zeros(len(actions), np.float32), np.zeros(len(actions), np.float32), 0.0
+    if is_cut and gamma < 1:
+        bootstraps[-1] = rewards[np.append(-1, np.flatnonzero(dones[:-1]))[-1] + 1 :].mean() / (1 - gamma)
     for t in reversed(range(len(actions))):
-        values[t] = following = rewards[t] + gamma * following * (1 - dones[t])
+        values[t] = following = rewards[t] + gamma * (bootstraps[t] + following * (1 - dones[t]))
     logits = logits_near(torch.from_numpy(actions), layout)
     if layout.mask_size:
         logits = masked(logits, torch.from_numpy(vectors[:, -layout.mask_size :]))
@@ -107,8 +110,8 @@ def unrolls_of(
         fields["frames"][:] = frames[np.concatenate([older, states], 1)]
     if layout.vector_length:
         fields["vectors"][:] = vectors[states]
-    of_steps = {"behaviour_logits": logits.numpy(), "actions": actions, "values": values, "rewards": rewards}
-    for field, array in {**of_steps, "dones": dones}.items():
+    of_steps = {"behaviour_logits": logits.numpy(), "actions": actions, "values": values, "bootstraps": bootstraps}
+    for field, array in {**of_steps, "rewards": rewards, "dones": dones}.items():
         fields[field][:] = array[states[:, :-1]]
     fields["first_reward"][:] = np.where(starts[first], 0.0, rewards[first - 1])
     fields["first_action"][:] = actions[first - 1]
@@ -127,15 +130,15 @@ def logits_near(actions: torch.Tensor, layout: UnrollLayout) -> torch.Tensor:
 
 def play_again(
     game: RecordedGame, environment: gymnasium.Env[Any, Any], by_lives: bool
-) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
+) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], bool]:
     """Frames and vectors before each step, its reward, and whether an episode ended in it: `[steps, ...]` each.
 
-    With `by_lives`, a lost life ends an episode.
+    Also whether a time limit ended the game. With `by_lives`, a lost life ends an episode.
     ValueError if it is another game than the one that was recorded.
     """
     take_finished_games = environment.get_wrapper_attr("take_finished_games")
     count_lives = environment.get_wrapper_attr("lives") if by_lives else lambda: 0
-    seen, ends = as_observation(environment.reset(seed=game.seed)[0]), False
+    seen, ends, is_cut = as_observation(environment.reset(seed=game.seed)[0]), False, False
     take_finished_games()  # drop a game that ended during the reset
     lives, steps = count_lives(), []
     for action in game.actions.tolist() if game.actions.ndim == 1 else game.actions:
@@ -143,7 +146,7 @@ def play_again(
             raise ValueError(f"has an action that --env={game.options.env} has not: {action!r:.40}")
         frame, vector = seen.frame.copy(), seen.vector
         observation, reward, terminated, truncated, _ = environment.step(action)
-        seen, ends = as_observation(observation), terminated or truncated
+        seen, ends, is_cut = as_observation(observation), terminated or truncated, truncated and not terminated
         before, lives = lives, count_lives()
         steps.append((frame, vector, reward, ends or 0 < lives < before))
         if ends:
@@ -155,7 +158,7 @@ def play_again(
         raise ValueError("is another game when it is played again: does the environment honour the seed of its reset?")
     frames, vectors, rewards, dones = map(np.array, zip(*steps, strict=True))
     dones[-1] = True
-    return frames, vectors, rewards.astype(np.float32), dones
+    return frames, vectors, rewards.astype(np.float32), dones, is_cut
 
 
 def pretrain(run: Run) -> int:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from agents.learner import Learner
 from agents.network import ActorCritic
 from agents.spaces import check_observations, check_spaces
-from agents.torsos.own_torso import note_on_source
 from option_flags import Config
 from replay.mix import Mix
 from replay.unroll_layout import UnrollLayout
@@ -123,7 +122,7 @@ def load_weights(source: Checkpoint, network: ActorCritic, config: Config, layou
     adapted = network.adapted(state)
     network.load_saved(adapted)
     steps = f"{source.agent_steps:,} agent steps of {env}"
-    notes = [f"weights from {source.path}, after {steps}; everything else begins anew", *note_on_source(source.content)]
+    notes = [f"weights from {source.path}, after {steps}; everything else begins anew"]
     if adapted is not state:
         actions = f"{network.policy_head.out_features} actions instead of {len(state['policy_head.bias'])}"
         notes.append(f"the policy head is new: {actions}")
@@ -146,7 +145,6 @@ def plan_resume(parent: Checkpoint, network: ActorCritic, config: Config, layout
     notes = [
         f"resuming from {parent.path} at {parent.agent_steps:,} agent steps",
         *notes_on_options(parent, config),
-        *note_on_source(parent.content),
         *notes_on_replays,
         "the games continue exactly where they stopped" if restored else "new games begin",
     ]

@@ -7,7 +7,7 @@ Where another process chooses the actions, what it sees and what it has chosen a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
@@ -157,7 +157,8 @@ class InferenceRows:
         """The requests of a worker, the extra one too, as inputs in the same memory."""
         fields = self.request_layout.arrays(self.requests.array[worker])
         tensors = {name: torch.from_numpy(array) for name, array in fields.items()}
-        return PolicyInputs(fields["observation"], tensors["vector"], state_in(tensors), tensors["uniform"])
+        state = replace(state_in(tensors), no_action=torch.from_numpy(self.layout.no_action))
+        return PolicyInputs(fields["observation"], tensors["vector"], state, tensors["uniform"])
 
     def decisions(self, worker: int) -> tuple[Decision, torch.Tensor]:
         """The results of a worker, the extra one too, and the versions of their weights, in the same memory."""

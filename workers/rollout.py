@@ -242,6 +242,9 @@ def write_finished_game(unrolls: Unrolls, layout: UnrollLayout, environment: See
 
 
 def each_action(actions: torch.Tensor) -> list[Any]:
-    """Actions `[E, ...]` as environments take them: whole numbers, or arrays of choices or of real numbers."""
-    chosen: list[Any] = actions.tolist() if actions.dim() == 1 else list(actions.numpy())
+    """Actions `[E, ...]` as environments take them: whole numbers, or arrays of choices or of real numbers.
+
+    Arrays are copies: the next decision may overwrite this one before a delayed action takes effect.
+    """
+    chosen: list[Any] = actions.tolist() if actions.dim() == 1 else list(actions.numpy().copy())
     return chosen

@@ -1,10 +1,5 @@
 """Torsos of a user's own: `--network=my_module:make_torso`, a function from the observation space to a module."""
 
-import importlib
-import inspect
-from collections.abc import Mapping
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -63,26 +58,3 @@ def _feature_count(flag: str, torso: nn.Module, trial: TorsoInput) -> int:
     if not features.is_floating_point():
         raise UsageError(f"{flag}: its module must return floating-point numbers, not {features.dtype}.")
     return features.shape[1]
-
-
-def network_source(name: str) -> dict[str, str] | None:
-    """The name of a user's own network, its file, and the file's hash, for checkpoints; None for other networks."""
-    if not is_own(name):
-        return None
-    module = name.partition(":")[0]
-    make = import_function(name, f"--network={name}")
-    try:
-        file = inspect.getsourcefile(make)  # a package may take the function from one of its modules
-    except TypeError:  # not a function
-        file = importlib.import_module(module).__file__
-    content = Path(file).read_bytes() if file is not None else b""
-    return {"network": name, "file": file or "", "sha256": sha256(content).hexdigest()}
-
-
-def note_on_source(checkpoint: Mapping[str, Any]) -> list[str]:
-    """A line for the user if the file of a checkpoint's network has changed since the checkpoint; else none."""
-    saved = checkpoint.get("network_source")
-    now = network_source(saved["network"]) if saved is not None else None
-    if saved is None or now is None or now["sha256"] == saved["sha256"]:
-        return []
-    return [f"{now['file']}, which makes --network={saved['network']}, has changed since this checkpoint"]

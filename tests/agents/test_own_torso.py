@@ -1,6 +1,5 @@
 """Networks of a user's own: what the function gets, what it may return, and what is said if it fails."""
 
-import hashlib
 import importlib
 import sys
 import textwrap
@@ -16,7 +15,6 @@ from gymnasium.spaces import Box, Dict
 from agents.network import ActorCritic
 from agents.optimizer import ScheduledOptimizer
 from agents.torsos.make_torso import Observed, make_torso, observation_space
-from agents.torsos.own_torso import network_source, note_on_source
 from agents.torsos.pictures import channels_last
 from evaluation import export
 from option_flags import NetworkOptions, OptimizerOptions
@@ -176,25 +174,6 @@ def test_an_exception_keeps_its_traceback(write_module: WriteModule) -> None:
     assert "some_network.py" in raised.value.details and "this line" in raised.value.details
 
 
-def test_a_changed_file_is_noticed(write_module: WriteModule, tmp_path: Path) -> None:
-    name = write_module(TORSO)
-    source = network_source(name)
-    assert source is not None
-    content = (tmp_path / "some_network.py").read_bytes()
-    assert source["network"] == name and source["sha256"] == hashlib.sha256(content).hexdigest()
-    checkpoint = {"network_source": source}
-    assert note_on_source(checkpoint) == []
-    write_module(TORSO + "\n# another version")
-    (note,) = note_on_source(checkpoint)
-    assert "has changed since this checkpoint" in note and name in note
-
-
-@pytest.mark.parametrize("checkpoint", [{}, {"network_source": None}])
-def test_networks_of_the_platform_have_no_source(checkpoint: dict[str, None]) -> None:
-    assert network_source("auto") is None
-    assert note_on_source(checkpoint) == []
-
-
 WITH_A_REST = """
 import torch
 from torch import nn
@@ -227,10 +206,3 @@ def test_a_run_can_save_any_weights_and_infinite_buffers(write_module: WriteModu
     network.state_dict()["torso.used.bias"].fill_(torch.inf)
     with pytest.raises(ValueError, match=r"torso\.used\.bias has numbers that are NaN or infinite"):
         network.load_saved(network.state_dict())
-
-
-def test_the_file_of_a_network_is_that_of_its_function(write_module: WriteModule, tmp_path: Path) -> None:
-    (tmp_path / "some_part.py").write_text(TORSO)
-    source = network_source(write_module("from some_part import make_torso"))
-    sys.modules.pop("some_part", None)
-    assert source is not None and source["file"] == str(tmp_path / "some_part.py")

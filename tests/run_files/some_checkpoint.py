@@ -20,7 +20,6 @@ def some_content(updates: int = 3, **parts: Any) -> dict[str, Any]:
             "action_sizes": [6],
             "action_names": [],
         },
-        "network_source": None,
         "unroll": "0123456789abcdef",
         "resumes": 0,
         "planned_updates": 100,

@@ -252,3 +252,13 @@ def test_a_game_is_read_as_it_was_written(tmp_path: Path) -> None:
         found = read_games(str(tmp_path))[path.name]
         assert (found.options, found.seed, found.return_) == (game.options, game.seed, game.return_)
         np.testing.assert_array_equal(found.actions.astype(game.actions.dtype), game.actions)
+
+
+def test_a_game_that_a_time_limit_ended_is_taken_to_go_on() -> None:
+    config = Config.from_flags({"env": "MountainCar-v0", "env_kwargs": '{"max_episode_steps": 10}', "r_f_steps": 7})
+    layout, again = make_unroll_layout(config, make_environment), make_environment(config.environment, 0)
+    game = RecordedGame(evaluation_options(config.environment), 5, np.zeros(10, np.int64), -10.0)
+    fields = layout.arrays(unrolls_of(game, again, layout, 0.9, False))
+    assert np.flatnonzero(fields["dones"]).tolist() == np.flatnonzero(fields["bootstraps"]).tolist() == [9]
+    np.testing.assert_allclose(fields["bootstraps"][1, 2], -10.0, rtol=1e-5)  # −1 for each step, without end
+    np.testing.assert_allclose(fields["values"], -10.0, rtol=1e-5)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from replay.unroll_layout import UnrollLayout
-from workers.policy_inputs import PolicyInputs, as_stacks
+from workers.policy_inputs import InferenceRows, PolicyInputs, as_stacks
 from wrappers.environment import NO_FRAME, NO_VECTOR, Observation
 
 
@@ -43,3 +43,12 @@ def test_numbers_are_copied() -> None:
     inputs.show(1, Observation(NO_FRAME, vector), starts=False)
     vector[:] = 0
     assert torch.equal(inputs.vectors, torch.tensor([[0.0, 0.0], [3.0, 4.0]]))
+
+
+def test_requests_start_episodes_with_the_action_of_the_layout() -> None:
+    """It is 0 where actions are real numbers, as in a worker's own copy of the policy."""
+    layout = UnrollLayout(3, 0, 4, frame_shape=(0, 0, 0), vector_size=2, action_kind="gaussian", action_sizes=(0, 0))
+    state = InferenceRows(layout, workers=1, environments=2).inputs(0).state
+    state.previous_actions[:] = 7
+    state.restart(1)
+    assert state.previous_actions.tolist() == [[7, 7], [0, 0], [7, 7]]

@@ -16,7 +16,7 @@ from replay.unroll_layout import ActionKind, UnrollLayout
 from tests.scripted_spaces import SIZES, MakeScripted, ScriptedSpaces
 from workers.policies import ActingPolicy
 from workers.policy_inputs import PolicyInputs
-from workers.rollout import Rollout, SeededEnvironment
+from workers.rollout import Rollout, SeededEnvironment, each_action
 from wrappers.environment import environment_spec
 
 ENVIRONMENTS, STEPS = 2, 5
@@ -163,3 +163,11 @@ def test_a_round_shows_signs_of_life_for_each_reset_and_step() -> None:
     assert len(signs) == len(environments)
     rollout.collect(np.zeros((ENVIRONMENTS, layout.nbytes), np.uint8))
     assert len(signs) == len(environments) + STEPS
+
+
+def test_an_array_of_an_action_outlives_the_decision() -> None:
+    """With --inference=learner, the next decision is written in its place, and delayed actions come later."""
+    actions = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    chosen = each_action(actions)
+    actions.zero_()
+    assert [action.tolist() for action in chosen] == [[1.0, 2.0], [3.0, 4.0]]

@@ -215,7 +215,8 @@ class RealtimePlayer:
     def _start(self, process: int, time: float) -> None:
         for e, game in enumerate(self.games):
             is_new, self._episodes[e] = game.episode != self._episodes[e], game.episode
-            self._inputs.show(e, game.look(), starts=is_new)
+            if game.episode:  # otherwise there is nothing to see yet
+                self._inputs.show(e, game.look(), starts=is_new)
             if is_new:
                 self._state.restart(e)
             else:
@@ -230,8 +231,7 @@ class RealtimePlayer:
 
     def _take_effect(self, step: _Step) -> None:
         assert step.decision is not None
-        actions = each_action(step.decision.actions.clone())  # the process overwrites them while they are played
-        choices = zip(actions, step.decision.values.tolist(), strict=True)
+        choices = zip(each_action(step.decision.actions), step.decision.values.tolist(), strict=True)
         for e, (action, value) in enumerate(choices):
             game, (episode, seen) = self.games[e], step.seen[e]
             effect = Effect(step.sequence, action, seen, value)

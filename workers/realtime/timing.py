@@ -21,7 +21,8 @@ from options.rules import UsageError, shown
 from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import PolicyInputs
 from workers.realtime.schedule import needed_processes
-from wrappers.environment import MakeEnvironment
+from wrappers.environment import MakeEnvironment, environment_spec
+from wrappers.timeline import Timeline
 
 Times = NDArray[np.float64]  # [n] milliseconds
 
@@ -152,11 +153,12 @@ def seconds_per_frame(config: Config, make_environment: MakeEnvironment) -> floa
     environment = make_environment(config.environment, 0)
     look = environment.get_wrapper_attr("look")
     environment.reset(seed=0)
+    noop = Timeline(environment_spec(environment), config.environment).playing.action
     fastest = math.inf
     for _ in range(MEASURED_PARTS):
         begun = time.process_time()
         for frame in range(MEASURED_FRAMES):
-            _, _, terminated, truncated, _ = environment.step(0)
+            _, _, terminated, truncated, _ = environment.step(noop)
             if frame % config.environment.skipped_frames == 0:
                 look()
             if terminated or truncated:

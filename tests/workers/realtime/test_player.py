@@ -1,5 +1,6 @@
 """The player acts when the simulation of the same rule with the same inference times does, and keeps to the clock."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -95,3 +96,13 @@ def test_frames_that_are_late_are_missed_and_none_is_skipped() -> None:
         player.happen(0.55)
     assert timed.missed == [False, True, True, True, True, False]
     assert player.next_time == pytest.approx(0.6)
+
+
+def test_a_game_that_has_not_started_is_not_looked_at() -> None:
+    """Before its first reset, an environment may have nothing to show."""
+    started = Timed([itertools.repeat(0.01)])
+    waiting = ClockedGame(make_numbered(Ending(10**9)), np.random.default_rng(0), OPTIONS)
+    waiting._look = lambda: pytest.fail("nothing is to be seen yet")
+    started.games.append(waiting)
+    session = started.session()
+    session.play(lambda: len(started.seconds) == 3)

@@ -9,9 +9,11 @@ import torch
 from agents.spaces import make_unroll_layout
 from option_flags import Config
 from options.rules import UsageError
+from tests.composite import COMPOSITE
 from workers.realtime import timing
 from workers.realtime.timing import MOST_OF_CORES, check_realtime, highest_rate
 from wrappers.atari import make_atari
+from wrappers.make_environment import make_environment
 
 SMALL = {"interaction": "realtime", "frame_scale_resolution": "36,36"}
 
@@ -87,6 +89,10 @@ def test_the_inference_time_of_the_network_is_measured(monkeypatch: pytest.Monke
 def test_a_frame_rate_that_the_machine_cannot_hold_is_refused_with_one_that_it_can() -> None:
     with pytest.raises(UsageError, match=r"--fps=90000 .* cannot|--fps=90000 is more .* frames a second; .*--fps="):
         checked(fps=90_000.0)
+
+
+def test_frames_of_games_with_actions_of_several_parts_are_measured() -> None:
+    assert timing.seconds_per_frame(Config.from_flags({"env": COMPOSITE}), make_environment) > 0
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, **options: Any) -> str:
