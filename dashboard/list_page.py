@@ -21,7 +21,8 @@ CELLS = {"steps": "agent_steps", "done": "done", "mean return": "return_mean", "
          "steps/s": "mean_speed", "time": "seconds"}  # fmt: skip
 NARROW = ("run", "state", "mean return")  # the columns of narrow screens
 COLUMNS = [
-    {"name": name, "label": name, "field": name, "sortable": True, "align": "left" if name in LEFT else "right",
+    {"name": name, "label": name, "field": "words" if name == "run" else name,  # in which a search looks
+     "sortable": True, "align": "left" if name in LEFT else "right",
      "classes": f"cell-{name}" if name in NARROW else "wide", "headerClasses": "" if name in NARROW else "wide"}
     for name in ("run", "state", "game", *CELLS, "started", "last report")
 ]  # fmt: skip
@@ -92,13 +93,12 @@ class ListView:
         told = [(row.folder, row.notes) for row in rows]
         if told != self._told:  # what differs depends on which runs are shown
             self._told, self._words = told, await to_thread(words_about, rows)
-        shown = [_as_table_row(row, now) | {"about": self._words.get(row.folder, "")} for row in rows]
-        if shown == self._shown:  # nothing is sent to the browser
-            return
-        self._shown = shown
-        self._table.update_rows(shown, clear_selection=False)
+        shown = [_as_table_row(row, self._words.get(row.folder, ""), now) for row in rows]
         at_work = sum(row.state == AT_WORK for row in self._rows)
         self._count.set_text(f"{len(shown):,} of {len(self._rows):,} runs, {at_work} at work")
+        if shown != self._shown:  # otherwise nothing is sent to the browser
+            self._shown = shown
+            self._table.update_rows(shown, clear_selection=False)
 
     def _show_sweeps(self) -> None:
         self._sweep_place.clear()
@@ -126,9 +126,11 @@ class ListView:
         ui.navigate.to("/compare?" + "&".join(f"run={quote(name)}" for name in names))
 
 
-def _as_table_row(row: RunRow, now: float) -> dict[str, Any]:
+def _as_table_row(row: RunRow, about: str, now: float) -> dict[str, Any]:
     return {
         "run": row.name,
+        "about": about,
+        "words": f"{row.name} {about} {row.options.get('tags') or ''} {row.notes[:1000]}",  # of a search
         "link": link_to("run", row.name),
         "state": row.state,
         "state_class": state_class(row.state),

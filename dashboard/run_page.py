@@ -73,10 +73,9 @@ class RunView:
         return changed
 
     async def _refresh(self) -> None:
-        if await self._read():
-            self._show()
-            self._open_tab()
-        elif self._bar.value in ("Console", "Files"):
+        changed = await self._read()
+        self._show()  # in any case: times pass
+        if changed or self._bar.value in ("Console", "Files"):
             self._open_tab()
 
     def _open_tab(self) -> None:
@@ -102,16 +101,18 @@ class RunView:
         with ui.element("section").classes("card facts"):
             self._facts = {name: fact(name, NOTHING_YET) for name in (*FACTS, "last report")}
         self._why = ui.label().classes("soft")
-        self._notes = ui.textarea(value=row.notes if row else "", placeholder="notes on this run")
+        self._kept = row.notes if row else ""  # as they were read or written last
+        self._notes = ui.textarea(value=self._kept, placeholder="notes on this run")
         self._notes.props("dense outlined autogrow aria-label=notes maxlength=20000").classes("w-full")
         self._notes.on("blur", self._keep_notes)
 
     async def _keep_notes(self) -> None:
         text = str(self._notes.value or "")
-        if self._row is None or text == self._row.notes:
+        if self._row is None or text == self._kept:
             return
         try:
             await to_thread(self._results.write_notes, self._folder, text)
+            self._kept = text
             ui.notify("kept in notes.txt")
         except PageError as error:
             ui.notify(str(error))

@@ -47,13 +47,16 @@ class ForkServer:
             self._requests = socket.socket(fileno=os.dup(self._child.connection.fileno()))
 
     def __call__(self, name: str, files: Sequence[int]) -> "Forked":
-        self.load()
         try:
-            assert self._requests is not None
-            return Forked(self._requests, _ask(self._requests, FORK, name, files))
-        except OSError:  # it was killed; the next call starts another one
+            return self._fork(name, files)
+        except OSError:  # it was killed: once more, with another one
             self.close()
-            raise
+            return self._fork(name, files)
+
+    def _fork(self, name: str, files: Sequence[int]) -> "Forked":
+        self.load()
+        assert self._requests is not None
+        return Forked(self._requests, _ask(self._requests, FORK, name, files))
 
     def close(self) -> None:
         """End the server. Its children go on; they end with this process."""

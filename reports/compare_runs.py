@@ -216,7 +216,8 @@ def line_of(group: Group, look: Line, curve: Callable[[History], Curve], *, to_e
     begin = max(each.x[0] for each in curves)
     drawn = curves if to_end else [each for each in curves if each.x[-1] >= begin]
     ends = [each.x[-1] for each in drawn]
-    x = np.linspace(begin, max(ends) if to_end else min(ends), GRID_POINTS)
+    end = max(ends) if to_end else min(ends)
+    x = np.linspace(begin, end, GRID_POINTS if end > begin else 1)
     values = np.stack([np.interp(x, each.x, each.y) for each in drawn])
     middle = np.median(values, axis=0) if to_end else values.mean(axis=0)
     low, high = values.min(axis=0), values.max(axis=0)

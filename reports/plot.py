@@ -157,15 +157,15 @@ def _style(look: Line) -> dict[str, Any]:
 
 
 def _draw_line(axes: Axes, line: Line) -> None:
+    marker = "o" if len(line.x) == 1 else ""  # a line of one point is invisible
     if line.low is None or line.high is None or line.is_grey:
-        marker = "o" if len(line.x) == 1 else ""  # a line of one point is invisible
         width, layer = (1.4, 1.5) if line.is_grey else (2, 2)
         axes.plot(line.x, line.y, linewidth=width, marker=marker, zorder=layer, **_style(line))
         return
     for curve in line.seeds:
-        axes.plot(*curve, linewidth=0.7, alpha=0.35, **_style(line))
+        axes.plot(*curve, linewidth=0.7, marker="o" if len(curve.x) == 1 else "", alpha=0.35, **_style(line))
     axes.fill_between(line.x, line.low, line.high, color=line.colour, alpha=0.16, linewidth=0)
-    axes.plot(line.x, line.y, linewidth=2.2, **_style(line))
+    axes.plot(line.x, line.y, linewidth=2.2, marker=marker, **_style(line))
 
 
 def style_axes(axes: Axes, title: str) -> None:

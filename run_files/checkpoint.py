@@ -2,11 +2,12 @@
 
 import os
 import pickle
+import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,8 @@ def inherited_options(checkpoint: Checkpoint, given: Mapping[str, Any]) -> dict[
         return {name: saved[name] for name in (*NETWORK_FLAGS, "feature_out_layer_size", *of_environment)}
     if env not in (None, saved["env"]):
         raise does_not_fit(f"--env={env}", saved["env"], given["op_mode"])
+    if any(given.get(name) is not None for name in ("stop_at", "stop_at_return")):  # a run has one such end
+        saved = {**saved, "stop_at": None, "stop_at_return": None}
     return checkpoint.played_options if given["op_mode"] == "test" else saved
 
 
@@ -281,7 +284,8 @@ def link(source: Path, target: Path) -> None:
         os.link(source.resolve(), temporary)  # a relative symbolic link would be wrong in another folder
         os.replace(temporary, target)
     except OSError:
-        write_atomically(target, source.read_bytes())
+        with source.open("rb") as content:  # a replay may be larger than the memory
+            write_atomically(target, partial(shutil.copyfileobj, content))
 
 
 def _is_intact_zip(data: bytes) -> bool:

@@ -183,4 +183,6 @@ def pretrain(run: Run) -> int:
         rows = torch.from_numpy(unrolls[rng.integers(len(unrolls), size=len(replayed))])
         divergence = learner.update(Batch(rows, replayed))["policy_cloning_loss"]
     run.announce(f"pretrained by {learner.updates:,} updates: a divergence of {divergence:.3g} from the recorded play")
+    if learner.updates < wanted:
+        run.announce("pretraining was stopped; a run that is resumed from here goes on without the rest of it")
     return learner.updates

@@ -90,6 +90,7 @@ class Worker:
             rollout = Rollout(environments, policy, layout, clock, alive)
         if self.place.snapshot is not None:
             rollout.restore(self.place.snapshot)
+        clock.lap(REST)  # the start is no time of waiting
         while True:
             message = receive(connection)
             if message.kind == Kind.SNAPSHOT_REQUEST:

@@ -73,6 +73,8 @@ def test_the_list_shows_filters_searches_and_sorts_runs(visitor: Visitor) -> Non
     assert "0.970" in page.locator("tr", has_text="odd").inner_text()
     page.get_by_label("search").fill("pong_")
     visitor.wait_until(lambda: set(shown_runs(visitor)) == {"Pong_1", "Pong_2"})
+    page.get_by_label("search").fill("lr 0.0002")  # of what is said about a run
+    visitor.wait_until(lambda: set(shown_runs(visitor)) == {"Pong_1"})
     page.get_by_label("search").fill("")
     page.locator("label", has_text="state").click()
     page.get_by_role("option", name="failed").click()

@@ -30,6 +30,14 @@ def test_a_resumed_run_a_test_and_a_run_from_weights_inherit_what_is_theirs() ->
     assert resumed["use_lstm"] and tested["use_lstm"] and new["use_lstm"]
 
 
+@pytest.mark.parametrize("given", [{"stop_at": "length:300"}, {"stop_at_return": 500.0}])
+@pytest.mark.parametrize("before", [{"stop_at": "length:9"}, {"stop_at_return": 400.0}, {}])
+def test_an_end_that_is_given_replaces_that_of_the_run(given: dict[str, Any], before: dict[str, Any]) -> None:
+    words = {**RESUMED, "load_model_url": "run", **given}
+    run = Config.from_flags(merged(inherited_options(saved(**before), words), words)).run
+    assert {name: value for name in ("stop_at", "stop_at_return") if (value := getattr(run, name)) is not None} == given
+
+
 def test_a_run_from_weights_inherits_every_option_of_the_network() -> None:
     """But for the size of the features that replays compare, which the weights do not depend on."""
     names = {item.name for item in fields(NetworkOptions)} - {"feature_out_layer_size"}
