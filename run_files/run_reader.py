@@ -51,6 +51,10 @@ class History:
     def curve(self, name: str, x: str = "agent_steps") -> Curve:
         """The figure with this flat name (`time_shares/update`) over the figure `x`, where a report has both."""
         columns = self.evaluations if name.startswith(EVALUATED) else self.reports
+        if columns is not self.reports and x not in columns and name in columns:  # their own seconds are other ones
+            known_at = self.curve(x)
+            if len(known_at.x):
+                columns = {**columns, x: np.interp(columns["agent_steps"], *known_at)}
         if x not in columns or name not in columns:
             return Curve(np.empty(0), np.empty(0))
         known = ~(np.isnan(columns[x]) | np.isnan(columns[name]))

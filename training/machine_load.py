@@ -97,7 +97,7 @@ def memory_in_use(worker_ids: Sequence[int]) -> tuple[float, float]:
     One worker stands for all: the kernel takes ten milliseconds to tell what a process shares.
     """
     learner = psutil.Process().memory_info().rss / 1e6
-    for process_id in worker_ids:
+    for process_id in reversed(worker_ids):  # the first one may be an inference server
         with suppress(psutil.NoSuchProcess):  # it has died since; the pool replaces it
             worker = psutil.Process(process_id)
             own = worker.memory_full_info().uss if psutil.LINUX else worker.memory_info().rss

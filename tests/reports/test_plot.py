@@ -165,7 +165,7 @@ def test_seeds_with_one_report_each_are_points(tmp_path: Path, pages: list[Figur
         write_run(tmp_path / f"seed{seed}", range(1000, 2000, 1000), seed=seed)
     plot.main([str(tmp_path), f"--output={tmp_path / 'curves.png'}", "--metric=entropy"])
     (panel,) = pages[0].axes
-    assert [(len(line.get_xdata()), line.get_marker()) for line in panel.lines] == [(1, "o")] * 3
+    assert [(len(np.asarray(line.get_xdata())), line.get_marker()) for line in panel.lines] == [(1, "o")] * 3
 
 
 def test_dollar_signs_in_names_are_no_mathematics(tmp_path: Path, pages: list[Figure]) -> None:
