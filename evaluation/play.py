@@ -20,7 +20,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError
 from reports.scores import game_name
-from wrappers.environment import MakeEnvironment, environment_spec
+from wrappers.environment import MakeEnvironment, as_observation, environment_spec
 
 MOVEMENTS = {"Up": "UP", "Down": "DOWN", "Left": "LEFT", "Right": "RIGHT", "space": "FIRE"}  # by Tk's names of keys
 
@@ -46,7 +46,8 @@ def play(config: Config, make_environment: MakeEnvironment) -> None:
         window.show(window.picture, shown.frames_per_second)
 
     environment = make_environment(options, 0, watch)
-    if environment_spec(environment).action_kind != "discrete":
+    spec = environment_spec(environment)
+    if spec.action_kind != "discrete":
         raise UsageError(f"--op_mode=play needs a choice between actions, which --env={options.env} has not.")
     shown = film_format(options.env, environment)
     scene = Scene(game_name(options.env), "close the window to end", stretched=shown.stretched)
@@ -59,14 +60,15 @@ def play(config: Config, make_environment: MakeEnvironment) -> None:
         take_finished_games = environment.get_wrapper_attr("take_finished_games")
         for number in itertools.count():
             seed, actions, over = game_streams((config.seed,), number)[0], [], False
-            environment.reset(seed=seed)
+            seen, _ = environment.reset(seed=seed)
             take_finished_games()  # drop a game that ended during the reset
             while window.is_open and not (over or stop.requested):
-                if (action := choose()) is None:  # the game waits for a key
+                mask = as_observation(seen).vector[spec.vector_size :]
+                if (action := choose()) is None or (mask.size and not mask[action]):  # the game waits for a key
                     window.show(window.picture, Fraction(FRAMES_PER_SECOND))
                     continue
                 actions.append(action)
-                _, _, terminated, truncated, _ = environment.step(action)
+                seen, _, terminated, truncated, _ = environment.step(action)
                 over = terminated or truncated
             if actions:
                 return_ = take_finished_games()[-1].return_ if over else None

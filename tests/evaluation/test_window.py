@@ -1,6 +1,7 @@
 """The window that shows games, and in which a person plays: where there is none, and what ends it."""
 
 import itertools
+import json
 import sys
 from collections.abc import Callable
 from fractions import Fraction
@@ -19,6 +20,7 @@ from evaluation.show_games import Window, show_in_window
 from machine.stop_signals import StopSignals
 from options.rules import UsageError
 from tests.options.words import one_line, parse
+from tests.permitted import PERMITTED
 from tests.wrappers.hand_written import CATCH, options_of
 from wrappers.make_environment import make_environment
 
@@ -166,6 +168,23 @@ def test_a_person_plays_another_environment_with_the_numbers(
         assert not any(ends[:-1]) and ends[-1] == (game.return_ is not None)
         assert game.return_ in (None, sum(game.actions.tolist()))
         assert set(game.actions.tolist()) <= {1, 2}
+
+
+def test_a_key_of_an_action_that_is_masked_is_no_action(
+    tkinter: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The environment raises an exception for each of these actions."""
+    monkeypatch.setattr("evaluation.show_games.time.sleep", lambda seconds: None)
+
+    def update() -> None:
+        tkinter.root.press(SimpleNamespace(keysym=str(len(tkinter.shown) % 10)))
+        if len(tkinter.shown) == 200:
+            tkinter.root.close()
+
+    tkinter.root.at_update = update
+    arguments = json.dumps({"factors": 0, "source": "info"})
+    games = played(tmp_path / "games", PERMITTED, f"--env_kwargs={arguments}", "--seed=3")
+    assert sum(len(game.actions) for game in games) > 2
 
 
 @pytest.mark.parametrize(
