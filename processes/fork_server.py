@@ -47,16 +47,13 @@ class ForkServer:
             self._requests = socket.socket(fileno=os.dup(self._child.connection.fileno()))
 
     def __call__(self, name: str, files: Sequence[int]) -> "Forked":
-        try:
-            return self._fork(name, files)
-        except OSError:  # it was killed: once more, with another one
-            self.close()
-            return self._fork(name, files)
-
-    def _fork(self, name: str, files: Sequence[int]) -> "Forked":
         self.load()
-        assert self._requests is not None
-        return Forked(self._requests, _ask(self._requests, FORK, name, files))
+        try:
+            assert self._requests is not None
+            return Forked(self._requests, _ask(self._requests, FORK, name, files))
+        except OSError:  # it was killed; the next call starts another one
+            self.close()
+            raise
 
     def close(self) -> None:
         """End the server. Its children go on; they end with this process."""
@@ -164,7 +161,11 @@ FORK_SERVER = ForkServer(MODULES)  # of this process
 
 def start_forked(work: Any, name: str, logs: Path | None = None) -> Child:
     """Like `start_child`, forked. On macOS it is spawned: libraries of the system do not work in forked processes."""
-    return start_child(work, name, FORK_SERVER if sys.platform == "linux" else spawn, logs)
+    launch = FORK_SERVER if sys.platform == "linux" else spawn
+    try:
+        return start_child(work, name, launch, logs)
+    except OSError:  # the server may have been killed: once more, with another one, and pipes of its own
+        return start_child(work, name, launch, logs)
 
 
 def load_early() -> None:

@@ -53,7 +53,7 @@ class History:
         columns = self.evaluations if name.startswith(EVALUATED) else self.reports
         if columns is not self.reports and x not in columns and name in columns:  # their own seconds are other ones
             known_at = self.curve(x)
-            if len(known_at.x):
+            if len(known_at.x) and "agent_steps" in columns:
                 columns = {**columns, x: np.interp(columns["agent_steps"], *known_at)}
         if x not in columns or name not in columns:
             return Curve(np.empty(0), np.empty(0))

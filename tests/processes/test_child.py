@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from processes.child import PARENT_SIGNALS, Child, spawn, start_child
-from processes.fork_server import ForkServer
+from processes.fork_server import ForkServer, start_forked
 from processes.messages import Kind, receive, send
 from tests.processes import wait_until_gone
 
@@ -210,11 +210,15 @@ def test_forked_children_share_what_their_server_has_loaded(server: ForkServer) 
     assert children[2].end()[0] in (-signal.SIGKILL, 0)  # killed, unless it noticed first that its pipe closed
 
 
-def test_a_fork_server_that_was_killed_is_replaced_and_its_children_go_on(server: ForkServer) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked")
+def test_a_fork_server_that_was_killed_is_replaced_and_its_children_go_on(
+    server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("processes.fork_server.FORK_SERVER", server)
     first = start_child(Says(1), "inference", server)
     assert answer_of(first) == (1, False)
     psutil.Process(first.pid).parent().kill()  # type: ignore[union-attr]
-    second = start_child(Says(3), "inference", server)
+    second = start_forked(Says(3), "inference")
     assert answer_of(second) == (3, False)
     first.send(Kind.GAME)
     with pytest.raises(EOFError):

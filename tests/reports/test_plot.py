@@ -159,7 +159,6 @@ def test_the_axis_names_the_number_of_games_in_a_mean(tmp_path: Path, pages: lis
     assert names == ["mean return of the last 100 games", "mean return of the last 30 games", "return_mean"]
 
 
-@pytest.mark.slow
 def test_seeds_with_one_report_each_are_points(tmp_path: Path, pages: list[Figure]) -> None:
     for seed in (1, 2):
         write_run(tmp_path / f"seed{seed}", range(1000, 2000, 1000), seed=seed)
@@ -168,6 +167,7 @@ def test_seeds_with_one_report_each_are_points(tmp_path: Path, pages: list[Figur
     assert [(len(np.asarray(line.get_xdata())), line.get_marker()) for line in panel.lines] == [(1, "o")] * 3
 
 
+@pytest.mark.slow
 def test_dollar_signs_in_names_are_no_mathematics(tmp_path: Path, pages: list[Figure]) -> None:
     runs = [write_run(tmp_path / f"$\\frac{number}$", env_kwargs=f'{{"a": "$\\\\frac{number}$"}}') for number in (1, 2)]
     histories = [read_history(folder) for folder in runs]

@@ -96,7 +96,7 @@ def test_a_worker_that_fails_again_starts_later(make_pool: MakePool, clock: Cloc
 
 def test_more_deaths_than_the_budget_end_the_run(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=1, raise_after=1, restart_budget=2)
-    sentence = "processes of the run ended 3 times, more often than --worker_restart_budget=2 allows."
+    sentence = r"processes of the run ended 3 times, more often than --worker_restart_budget=2 allows\.$"
     with pytest.raises(WorkersFailedError, match=sentence):
         take(pool, 100)
     assert len(announced) == 2
