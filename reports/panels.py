@@ -168,12 +168,9 @@ def return_lines(history: History, axis: XAxis, smooth: int = 1) -> list[Line]:
 
 def _games_over(history: History, figure: str) -> Curve:
     """Games have only agent steps; other units are interpolated between the reports."""
-    steps = history.curve(figure, "agent_steps")
-    if figure == "agent_steps" or not len(steps.x):
+    if figure == "agent_steps" or not len(history.curve(figure).x):
         return history.games
-    order = np.argsort(steps.x, kind="stable")
-    # Both are 0 at the start of a run.
-    xs = np.interp(history.games.x, np.append(0.0, steps.x[order]), np.append(0.0, steps.y[order]), right=np.nan)
+    xs = history.at(history.games.x, figure)
     return Curve(xs[~np.isnan(xs)], history.games.y[~np.isnan(xs)])
 
 

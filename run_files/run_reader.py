@@ -51,14 +51,20 @@ class History:
     def curve(self, name: str, x: str = "agent_steps") -> Curve:
         """The figure with this flat name (`time_shares/update`) over the figure `x`, where a report has both."""
         columns = self.evaluations if name.startswith(EVALUATED) else self.reports
-        if columns is not self.reports and x not in columns and name in columns:  # their own seconds are other ones
-            known_at = self.curve(x)
-            if len(known_at.x) and "agent_steps" in columns:
-                columns = {**columns, x: np.interp(columns["agent_steps"], *known_at)}
+        if columns is self.evaluations and x not in columns and "agent_steps" in columns:
+            columns = {**columns, x: self.at(columns["agent_steps"], x)}
         if x not in columns or name not in columns:
             return Curve(np.empty(0), np.empty(0))
         known = ~(np.isnan(columns[x]) | np.isnan(columns[name]))
         return Curve(columns[x][known], columns[name][known])
+
+    def at(self, steps: Series, figure: str) -> Series:
+        """A figure that grows from 0, such as seconds, interpolated at these agent steps; NaN after the last report."""
+        known = self.curve(figure)
+        order = np.argsort(known.x, kind="stable")
+        x, y = (np.append(0.0, column[order]) for column in known)
+        found: Series = np.interp(steps, x, y, right=np.nan)
+        return found
 
     @property
     def last(self) -> dict[str, float]:

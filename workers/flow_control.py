@@ -95,7 +95,7 @@ class PlayOnDemand(FlowControl):
         now = self._clock()
         if learner_waits and (not self._is_waiting or now - self._raised_at >= RAISE_SECONDS):
             self._is_waiting, self._raised_at = True, now
-            if self._has_delivered or self._limit < FIRST:  # before that, the workers are starting
+            if self._has_delivered:  # before that, the workers are starting
                 raise_by = RAISE if self._has_fallen else FAST_RAISE
                 self._limit = min(float(self.max_limit), self._limit + raise_by)
             self._start_counting()

@@ -300,11 +300,13 @@ def test_in_lockstep_all_workers_play_one_round_and_pause() -> None:
     assert flow.limit == 0
 
 
-def test_a_limit_below_the_first_one_rises_before_a_round_is_delivered() -> None:
-    """As of nodes that have left before they delivered one, where others have joined since."""
+@pytest.mark.parametrize("before", [(), (8, 0), (1, 3, 0)])
+def test_workers_that_come_have_the_first_rounds_and_no_more_before_one_is_delivered(before: tuple[int, ...]) -> None:
+    """Also where others have left before they delivered one."""
     clock = Clock()
     flow = PlayOnDemand(0, clock)
-    flow.set_max_limit(8)
+    for rounds in (*before, 8):
+        flow.set_max_limit(rounds)
     for clock.seconds in range(60):
         flow.nothing_delivered(learner_waits=True)
     assert flow.limit == 4
