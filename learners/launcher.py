@@ -24,7 +24,8 @@ from run_files.checkpoint import OWN_FLAGS
 from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
 
 FINAL_CODES = (1, 2)  # of learners that have said why the run cannot go on
-KNOWN_CODES = (0, LearnerLostError.exit_code)  # of learners that have ended in good order
+# Of learners that have ended in good order, also where a stop signal came while they started.
+KNOWN_CODES = (0, LearnerLostError.exit_code, 128 + signal.SIGTERM, -signal.SIGTERM)
 POLL_SECONDS = 0.1
 # The learners find each other there; gloo itself would take the address of this host's name.
 NETWORK = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo0" if sys.platform == "darwin" else "lo")
@@ -114,10 +115,14 @@ class Launcher:
                 said = next((code for code in codes if code in FINAL_CODES), None)
                 if said is not None and codes[0] not in FINAL_CODES:
                     write(sys.stderr, learners.errors())
-                if said is not None or self._asked_to_stop or not any(codes):
-                    return said or _code_of_end(codes[0])
+                lost = ", ".join(str(rank) for rank, code in enumerate(codes) if code not in KNOWN_CODES) or "one"
+                if said is not None or codes[0] == 0:  # the first one writes the run's files
+                    return said or 0
+                if self._asked_to_stop and set(codes) <= set(KNOWN_CODES):
+                    return _code_of_end(codes[0])
                 folder = learners.saved_folder()
-            lost = ", ".join(str(rank) for rank, code in enumerate(codes) if code not in KNOWN_CODES) or "one"
+            if self._asked_to_stop:
+                raise RunFailedError(f"learner {lost} was lost before the run was saved; its last checkpoint is left.")
             if time.monotonic() - begun > self._stable_seconds:
                 restarts_left = self._restarts
             if not restarts_left:

@@ -173,6 +173,22 @@ def test_a_stop_signal_while_the_learners_start_is_no_finished_run(
     assert learners.signals == [signal.SIGTERM], "to SIGINT, a Python that has only begun to start says a traceback"
 
 
+def test_a_learner_that_is_lost_before_the_run_is_saved_is_no_orderly_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: Any) -> FakeLearners:
+        signal.raise_signal(signal.SIGINT)
+        return FakeLearners(100, -9, LearnerLostError.exit_code)
+
+    monkeypatch.setattr("learners.launcher.Learners", start)
+    with pytest.raises(RunFailedError, match="^learner 0 was lost before the run was saved; its last checkpoint"):
+        Launcher(2, 3, 600.0).run({})
+
+
+def test_a_learner_that_is_lost_after_the_first_one_has_ended_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    learners = [FakeLearners(1, 0, -9)]
+    monkeypatch.setattr("learners.launcher.Learners", lambda *_: learners.pop())
+    assert Launcher(2, 3, 600.0).run({}) == 0
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
