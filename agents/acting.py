@@ -55,8 +55,10 @@ class Actor:
         self.distribution = network.distribution
         self._network = channels_last(network.eval().requires_grad_(False))
         if network.compute_dtype == torch.bfloat16 and not network.has_own_torso:
-            # Once, instead of at every step by autocast. For convolutions and dense layers the result is the same.
-            self._network.torso.bfloat16()
+            # Once, instead of at every step by autocast, which does not round the weights of other layers.
+            for layer in self._network.torso.modules():
+                if isinstance(layer, nn.Conv2d | nn.Linear):
+                    layer.bfloat16()
 
     def load(self, flat: torch.Tensor) -> None:
         """Take new weights, a vector as `flat_weights` makes."""

@@ -86,12 +86,15 @@ def test_a_batch_of_one_state_works() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", ["nature", "nature_small", "impala_shallow", "conv3", "impala_deep"])
+@pytest.mark.parametrize("name", ["nature", "nature_small", "nature_norm", "impala_shallow", "conv3", "impala_deep"])
 def test_an_actor_computes_the_same_bits_as_the_learner(name: str, dtype: torch.dtype) -> None:
     """The actor rounds its weights to bfloat16 once, autocast rounds them at every step."""
     torch.manual_seed(0)
     network = picture_network(name, (4, 36, 36), 6, compute_dtype=dtype)
     torch.nn.init.normal_(network.policy_head.weight)
+    with torch.no_grad():  # biases are zeros and gains ones at the start, which bfloat16 does not round
+        for weight in network.torso.parameters():
+            weight.add_(0.1 * torch.randn_like(weight))
     twin = copy.deepcopy(network)
     load_flat_weights(twin, torch.zeros(weight_count(twin)))
     layout = UnrollLayout(unroll_length=1, frame_stack=4, frame_shape=(1, 36, 36), action_sizes=(6,))
