@@ -8,7 +8,7 @@ from pathlib import Path
 
 from machine.program import run_command
 from options.command_line import split_words
-from options.rules import ADDRESS, FOLDER, Options, UsageError, declared, matching, option, shown, whole
+from options.rules import ADDRESS, PATH, Options, UsageError, declared, matching, option, shown, whole
 from reports.sinks import check_port
 
 USAGE = "usage: python -m dashboard [--name=value ...]"
@@ -16,14 +16,14 @@ USAGE = "usage: python -m dashboard [--name=value ...]"
 
 @dataclass(frozen=True, kw_only=True)
 class DashboardOptions(Options):
-    results_dir: str = option("results", FOLDER, "Folder with the runs to show.")
+    results_dir: str = option("results", PATH, "Folder with the runs to show.")
     port: int = option(8050, whole(1, 65535), "Port of the page.")
     host: str = option(
         "127.0.0.1", ADDRESS, "Address of the page. 0.0.0.0 opens it to other machines, which then need the token."
     )
     token: str | None = option(
         None,
-        matching("[A-Za-z0-9_-]{8,}", "be at least 8 letters, digits, dashes or underscores", optional=True),
+        matching("[A-Za-z0-9_-]{8,}", "be at least 8 letters, digits, dashes or underscores"),
         "Secret word without which nobody sees the page. Unset: none for this machine alone, else a random one.",
     )
 

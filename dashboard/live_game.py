@@ -1,6 +1,7 @@
 """A process of the lowest priority in which the agent plays in real time, for as long as somebody looks."""
 
 import math
+import os
 import secrets
 import time
 from collections import deque
@@ -24,7 +25,7 @@ from evaluation.film import film_format
 from evaluation.logged_game import action_labels
 from evaluation.parallel_games import GameSeries, ParallelGames, evaluation_options
 from machine.device import choose_precision
-from machine.system_settings import lower_priority, use_one_thread
+from machine.system_settings import use_one_thread
 from option_flags import Config
 from options.presets import is_noframeskip
 from options.rules import UsageError
@@ -47,7 +48,7 @@ def play_live(connection: Connection, folder: Path, root: Path, chosen: str | No
     use_one_thread()
     try:
         player = GamePlayer(folder, root, chosen, secrets.randbelow(2**31))
-        lower_priority()  # only now: on a busy machine, the start would take minutes
+        os.nice(19)  # only now: on a busy machine, the start would take minutes
         saliency_wanted, pictured, salient, looked = False, -math.inf, -math.inf, time.monotonic()
         due = time.monotonic()
         while True:

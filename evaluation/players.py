@@ -1,5 +1,6 @@
 """Processes that play complete games with one policy and film them, and their pool."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ import torch
 from agents.acting import Actor
 from agents.network import ActorCritic
 from evaluation.parallel_games import IDLE, GameResult, GameSeries, ParallelGames, RunningGame, game_streams
-from machine.system_settings import lower_priority, use_one_thread
+from machine.system_settings import use_one_thread
 from option_flags import Config, RealtimeOptions
 from processes.inside import Heartbeat
 from processes.messages import Kind, receive, send
@@ -48,7 +49,7 @@ class PlayerProcess:
         alive, setup = Heartbeat(connection), self.setup
         if setup.config.environment.in_real_time:
             if self.low_priority:
-                lower_priority()
+                os.nice(19)
             play_in_real_time(self.series, setup, connection, alive)
         actor = Actor(ActorCritic(setup.config.network, setup.layout, setup.compute_dtype))
         NewestWeights(setup.weights, actor, torch.device("cpu")).load()
@@ -61,7 +62,7 @@ class PlayerProcess:
                 else:
                     send(connection, Kind.RESULT, message.index, message.payload.make(alive))
                 if self.low_priority:
-                    lower_priority()
+                    os.nice(19)
             for result in games.step():
                 send(connection, Kind.RESULT, result.game, result)
 

@@ -96,9 +96,7 @@ def prepare_machine(config: Config) -> Machine:
     # The mean squares of dead weights become denormal numbers, which double the time of the optimizer's step.
     torch.set_flush_denormal(True)
     prepare_torch(device, config.run.reproducible)
-    worker_count = config.workers.worker_count or usable_cores()
-    if config.cluster.all_workers_are_remote:
-        worker_count = 0
+    worker_count = 0 if config.cluster.all_workers_are_remote else config.workers.worker_count or usable_cores()
     return Machine(
         device=device,
         precision=choose_precision(config.run.precision, device),

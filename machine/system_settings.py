@@ -1,7 +1,6 @@
 """Settings of the operating system and of libraries; each does nothing where the system does not have it."""
 
 import ctypes
-import os
 import platform
 
 import cv2
@@ -13,11 +12,6 @@ def use_one_thread() -> None:
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     keep_freed_memory()
-
-
-def lower_priority() -> None:
-    """Give all other processes precedence on the cores."""
-    os.nice(19)
 
 
 def keep_freed_memory() -> None:

@@ -103,11 +103,7 @@ class EnvironmentOptions(Options):
     )
     episode_info: str | None = option(
         None,
-        matching(
-            rf"{GAME_NUMBER}(,{GAME_NUMBER})*",
-            "be names of at most 32 letters, such as success,stats.coins",
-            optional=True,
-        ),
+        matching(rf"{GAME_NUMBER}(,{GAME_NUMBER})*", "be names of at most 32 letters, such as success,stats.coins"),
         "Entries of an episode's last info that are reported of each game besides all of its plain numbers: names, "
         "with dots for nested ones; not for games with a NoFrameskip id.",
     )
@@ -231,7 +227,6 @@ class RealtimeOptions(Options):
         matching(
             "(fixed|uniform|lognormal|measured):.+",
             "be fixed:TIME, uniform:LOW:HIGH, lognormal:MEAN:SIGMA or measured:TIMES",
-            optional=True,
         ),
         "In real time: milliseconds that an inference takes at least, such as fixed:50; a process that is done earlier "
         "waits.",

@@ -27,11 +27,7 @@ PICTURE_NETWORKS = (
 )
 VECTOR_NETWORKS = ("mlp", "separate_mlp")
 NETWORKS = ("auto", *PICTURE_NETWORKS, *VECTOR_NETWORKS)
-IMPACT, RMSPROP, ADAM = (
-    flag_given("loss", "impact"),
-    flag_given("optimizer", "rmsprop"),
-    flag_given("optimizer", "adam"),
-)
+IMPACT, RMSPROP = flag_given("loss", "impact"), flag_given("optimizer", "rmsprop")
 
 
 def _uses_places(config: Any) -> bool:
@@ -151,7 +147,7 @@ class LossOptions(Options):
     )
     entropy_loss_end_weight: float | None = option(
         None,
-        at_least(0, optional=True),
+        at_least(0),
         "Weight of the entropy bonus at the end of the learning rate's schedule, to which it changes linearly. Unset: "
         "it stays the same.",
     )
@@ -176,8 +172,7 @@ class LossOptions(Options):
         0.005, at_least(0), "Weight of the value cloning loss.", A_REPLAY, flag_given("use_value_cloning_loss")
     )
     use_kl_mask: bool = switch(
-        False,
-        "LASER: leave states whose acting policy is too far from the current one out of every term of the loss.",
+        False, "LASER: leave states whose acting policy is too far from the current one out of every term of the loss."
     )
     kl_div_threshold: float = option(
         0.3, above(0), "LASER: KL divergence at which a state is left out.", flag_given("use_kl_mask")
@@ -244,7 +239,7 @@ class OptimizerOptions(Options):
         RMSPROP,
     )
     rmsprop_eps: float = option(1e-5, above(0), "RMSProp: constant added to the divisor.", RMSPROP)
-    adam_eps: float = option(1e-5, above(0), "Adam: constant added to the divisor.", ADAM)
+    adam_eps: float = option(1e-5, above(0), "Adam: constant added to the divisor.", flag_given("optimizer", "adam"))
     gradient_clip_by_norm_threshold: float = option(
         0.5, at_least(0), "Maximum norm of the gradient. 0: no clipping.", aliases=("max_grad_norm",)
     )

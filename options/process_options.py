@@ -128,7 +128,7 @@ class SweepOptions(Options):
     sweep_dir: str | None = option(None, PATH, "Folder of the sweep and its runs. Unset: results/sweep_<name>.")
     jobs: int | None = option(
         None,
-        whole(1, optional=True),
+        whole(1),
         "Runs at a time. Set --worker_count and --learner_threads too: each run uses that many cores. Unset: 1; with "
         "--cluster, as many as its nodes have room for.",
     )
@@ -140,7 +140,7 @@ class SweepOptions(Options):
     )
     job_cpus: float | None = option(
         None,
-        above(0, optional=True),
+        above(0),
         "With --cluster: CPUs of a node for each run. Unset: as many as it uses, --worker_count and --learner_threads "
         "for each of its --learners.",
     )

@@ -100,47 +100,42 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
-def whole(low: int, high: int | None = None, optional: bool = False) -> Rule:
+def whole(low: int, high: int | None = None) -> Rule:
     if high is None:
-        return Rule(int, f"be a whole number of at least {low}", lambda v: v >= low, optional=optional)
-    return Rule(int, f"be a whole number between {low} and {high}", lambda v: low <= v <= high, optional=optional)
+        return Rule(int, f"be a whole number of at least {low}", lambda v: v >= low)
+    return Rule(int, f"be a whole number between {low} and {high}", lambda v: low <= v <= high)
 
 
 def between(low: float, high: float) -> Rule:
     return Rule(float, f"be a number between {low:g} and {high:g}", lambda v: low <= v <= high)
 
 
-def at_least(low: float, optional: bool = False) -> Rule:
-    return Rule(float, f"be a number of at least {low:g}", lambda v: low <= v < math.inf, optional=optional)
+def at_least(low: float) -> Rule:
+    return Rule(float, f"be a number of at least {low:g}", lambda v: low <= v < math.inf)
 
 
-def above(low: float, high: float = math.inf, optional: bool = False) -> Rule:
+def above(low: float, high: float = math.inf) -> Rule:
     wanted = f"be a number above {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
-    return Rule(float, wanted, lambda v: low < v <= high and v < math.inf, optional=optional)
+    return Rule(float, wanted, lambda v: low < v <= high and v < math.inf)
 
 
 def one_of(*names: str) -> Rule:
     return Rule(str, f"be one of {', '.join(names)}", lambda v: v in names, choices=names)
 
 
-def matching(pattern: str, wanted: str, optional: bool = False, is_path: bool = False) -> Rule:
+def matching(pattern: str, wanted: str, is_path: bool = False) -> Rule:
     """The rule for a text that a regular expression fits."""
     fits = re.compile(pattern).fullmatch
-    return Rule(str, wanted, lambda v: fits(v) is not None, optional=optional, is_path=is_path)
+    return Rule(str, wanted, lambda v: fits(v) is not None, is_path=is_path)
 
 
 SWITCH = Rule(bool, "be true or false")
-FOLDER = matching(r"(?s)[^-].*", "be a path that does not begin with a dash", is_path=True)
-PATH = replace(FOLDER, optional=True)
+PATH = matching(r"(?s)[^-].*", "be a path that does not begin with a dash", is_path=True)
 ADDRESS = matching(r"[\w:][\w.:-]*", "be an address such as 127.0.0.1")
 IMPORTED_NAME = matching(
-    r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*",
-    "be module:function, such as minigrid.wrappers:ImgObsWrapper",
-    optional=True,
+    r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", "be module:function, such as minigrid.wrappers:ImgObsWrapper"
 )
-CLUSTER = matching(
-    r"auto|[\w.\[\]:-]+:[0-9]{1,5}", "be auto, or the address of a head such as 192.0.2.1:6379", optional=True
-)
+CLUSTER = matching(r"auto|[\w.\[\]:-]+:[0-9]{1,5}", "be auto, or the address of a head such as 192.0.2.1:6379")
 
 
 class Need(NamedTuple):
@@ -158,7 +153,12 @@ def flag_given(name: str, *values: str) -> Need:
 
 
 def option(default: Any, rule: Rule, sentence: str, *needs: Need, aliases: tuple[str, ...] = ()) -> Any:
-    """A dataclass field that declares an option; `sentence` is its help, `aliases` are its names on other platforms."""
+    """A dataclass field that declares an option; `sentence` is its help, `aliases` are its names on other platforms.
+
+    It may be unset if its default is None.
+    """
+    if default is None:
+        rule = replace(rule, optional=True)
     return field(default=default, metadata={"rule": rule, "help": sentence, "needs": needs, "aliases": aliases})
 
 

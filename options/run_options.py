@@ -8,7 +8,6 @@ from options.environment_options import GAME_NUMBER
 from options.presets import PRESETS
 from options.rules import (
     ADDRESS,
-    FOLDER,
     PATH,
     Need,
     Options,
@@ -50,8 +49,7 @@ class RunOptions(Options):
         None, PATH, "Run folder or checkpoint, to continue from with train_w_load or to score with test."
     )
     load_weights_only: bool = switch(
-        False,
-        "With train_w_load: start a new run, also of another game, from the weights of --load_model_url alone.",
+        False, "With train_w_load: start a new run, also of another game, from the weights of --load_model_url alone."
     )
     environment_max_steps: int = option(
         6_000_000,
@@ -63,19 +61,17 @@ class RunOptions(Options):
     )
     stop_at_return: float | None = option(
         None,
-        Rule(float, "be a number", math.isfinite, optional=True),
+        Rule(float, "be a number", math.isfinite),
         "The run ends when the mean return of its latest --avg_buff_size games reaches this. Unset: only "
         "--environment_max_steps ends it.",
     )
     stop_at: str | None = option(
         None,
-        matching(rf"{GAME_NUMBER}:-?\d+(\.\d+)?(e-?\d+)?", "be NAME:NUMBER, such as success:0.95", optional=True),
+        matching(rf"{GAME_NUMBER}:-?\d+(\.\d+)?(e-?\d+)?", "be NAME:NUMBER, such as success:0.95"),
         "Like --stop_at_return, for another number that is known of each game: its length, or what the environment "
         "says of it; see docs/environments.md.",
     )
-    seed: int | None = option(
-        None, whole(0, 2**31 - 1, optional=True), "Seed of all random streams. Unset: chosen at random."
-    )
+    seed: int | None = option(None, whole(0, 2**31 - 1), "Seed of all random streams. Unset: chosen at random.")
     settings: str = option(
         "auto",
         one_of(*PRESETS["settings"]),
@@ -90,18 +86,15 @@ class RunOptions(Options):
         matching(
             "[A-Za-z][A-Za-z0-9_.-]{0,79}",
             "be a name of at most 80 letters, digits, dots, dashes and underscores, which begins with a letter",
-            optional=True,
         ),
         "Name of the run, with which its folder's name begins: <run_name>_<environment>_<time>.",
     )
     tags: str | None = option(
         None,
-        matching(
-            f"{TAG}(,{TAG})*", "be words such as a,b, of letters, digits, dots, dashes and underscores", optional=True
-        ),
+        matching(f"{TAG}(,{TAG})*", "be words such as a,b, of letters, digits, dots, dashes and underscores"),
         "Words by which you find the run again, such as baseline,paper. They are kept with its options.",
     )
-    results_dir: str = option("results", FOLDER, "Folder for the folders of all runs.")
+    results_dir: str = option("results", PATH, "Folder for the folders of all runs.")
     device: str = option(
         "auto",
         matching(r"auto|cpu|cuda(:[0-9]{1,3})?|mps", "be one of auto, cpu, cuda, cuda:N, mps"),
@@ -155,8 +148,7 @@ class CheckpointOptions(Options):
     save_model_minutes: float = option(5.0, above(0), "Maximum number of minutes between two checkpoints.")
     keep_checkpoints: int = option(3, whole(1), "Number of latest checkpoints to keep, besides the best one.")
     save_replay: bool = switch(
-        False,
-        "Save the contents of replays at the end, on signals and at intervals; implied by --reproducible.",
+        False, "Save the contents of replays at the end, on signals and at intervals; implied by --reproducible."
     )
     save_replay_minutes: float = option(
         30.0, above(0), "Minutes between two saves of the replays.", Need("--save_replay", lambda c: c.saves_replays)

@@ -37,7 +37,7 @@ class PlotOptions(Options):
     metric: str = option(METRIC, Rule(str, "be a field of metrics.jsonl", bool), "Field of metrics.jsonl to draw.")
     smooth: int = option(1, whole(1), "Draw the mean of this many latest reports.")
     only: str | None = option(
-        None, Rule(str, "be texts such as seed1,seed2", bool, optional=True),
+        None, Rule(str, "be texts such as seed1,seed2", bool),
         "Draw only the runs whose folder, or name in an archive, contains this text, or one of several with commas "
         "between them."
     )  # fmt: skip
@@ -47,7 +47,7 @@ class PlotOptions(Options):
         "longest. For the median, a seed that has ended counts with its last value."
     )  # fmt: skip
     names: str | None = option(
-        None, Rule(str, "be a file", bool, optional=True, is_path=True),
+        None, Rule(str, "be a file", bool, is_path=True),
         'JSON file with names for the labels, {"coloured": {"a name": "<begin of the names of its runs>"}, "grey": '
         "{...}}."
     )  # fmt: skip

@@ -28,7 +28,7 @@ from run_files.run_folder import (
     write_atomically,
 )
 
-FORMAT_VERSION = 10  # a new one for each change of what is saved, or of what it means
+FORMAT_VERSION = 11  # a new one for each change of what is saved, or of what it means
 BEST_EVAL = "best_eval.pt"
 
 FOREIGN = "has contents that no run writes"

@@ -9,7 +9,7 @@ from option_flags import EnvironmentOptions
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.rollout import Unrolls
-from wrappers.atari import reward_clipping
+from wrappers.atari import REWARD_CLIPPING
 from wrappers.timeline import Effect
 
 NO_DECISION = -1
@@ -27,7 +27,7 @@ class OpenUnrolls:
 
     def __init__(self, layout: UnrollLayout, options: EnvironmentOptions, games: int) -> None:
         self._layout = layout
-        self._clip = reward_clipping(options.reward_clipping_method)
+        self._clip = REWARD_CLIPPING[options.reward_clipping_method]
         self._hold = options.skipped_frames
         self._newest = [NO_DECISION] * games  # of each game, the newest decision of the episode that had an effect
         self.first = 0  # decision of the oldest unroll

@@ -26,7 +26,6 @@ from workers.rollout import Rollout, SeededEnvironment
 from workers.shared_array import REST, WAITING, SharedArray, WorkerClock
 from workers.shared_weights import NewestWeights, SharedWeights
 from wrappers.environment import MakeEnvironment
-from wrappers.make_environment import SpreadStarts
 
 LONGEST_FAILURE = 3_000  # characters, so that the message is written in one piece
 
@@ -125,8 +124,7 @@ class Worker:
             game_stream, action_stream, cut_stream = sequence.spawn(3)
             environment = self.setup.make_environment(config.environment, int(game_stream.generate_state(1)[0] >> 1))
             if config.environment.spread_starts:
-                time_limit = environment.get_wrapper_attr("time_limit")
-                environment = SpreadStarts(environment, time_limit, np.random.default_rng(cut_stream))
+                environment.get_wrapper_attr("cut_first_episode")(np.random.default_rng(cut_stream))
             held = None
             if self.setup.layout.explores and explores(environment_id, config.workers.exploring_share):
                 held = HeldActions(self.setup.layout, np.random.default_rng(sequence.spawn(1)[0]))

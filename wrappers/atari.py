@@ -17,6 +17,15 @@ from wrappers.timeline import DelayedTimeline, Turns
 
 MOST_FIRES = 3  # tries to start an episode that does not end at once
 
+# The functions of --reward_clipping_method.
+REWARD_CLIPPING: dict[str, Callable[[float], float]] = {
+    "none": float,
+    "abs_one_sign": lambda reward: float((reward > 0) - (reward < 0)),
+    "abs_one_clamp": lambda reward: min(max(reward, -1.0), 1.0),
+    # Negative rewards count less than positive ones. Large rewards are squashed.
+    "soft_asymmetric": lambda reward: (1.0 if reward >= 0 else 0.3) * (5.0 * math.tanh(reward / 5.0)),
+}
+
 
 def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Frame, int]:
     """Make the game of `options.env`.
@@ -116,7 +125,7 @@ class AtariGame(ScreensAndLives):
         super().__init__(env, options)
         self._frames_left: Callable[[], int] = env.get_wrapper_attr("frames_left")
         self._fires_again = self._fires and options.fire_on_life_loss and not options.episodic_life
-        self._clip = reward_clipping(options.reward_clipping_method)
+        self._clip = REWARD_CLIPPING[options.reward_clipping_method]
         self.timeline: Turns | DelayedTimeline = Turns()
         if options.has_delay:
             self.timeline = DelayedTimeline(environment_spec(self), options, self._count_lives)
@@ -247,25 +256,3 @@ class RealtimeGame(ScreensAndLives):
         """The newest frame, [height, width] or [height, width, 3]. The next call overwrites it."""
         np.maximum(self._second_last, self._last, out=self._both)
         return self._scale(self._both)
-
-
-def reward_clipping(method: str) -> Callable[[float], float]:
-    """The function of a `--reward_clipping_method`."""
-    return float if method == "none" else _METHODS[method]
-
-
-def abs_one_sign(reward: float) -> float:
-    return float((reward > 0) - (reward < 0))
-
-
-def abs_one_clamp(reward: float) -> float:
-    return min(max(reward, -1.0), 1.0)
-
-
-def soft_asymmetric(reward: float) -> float:
-    """Negative rewards count less than positive ones. Large rewards are squashed."""
-    squashed = 5.0 * math.tanh(reward / 5.0)
-    return squashed if reward >= 0 else 0.3 * squashed
-
-
-_METHODS = {clip.__name__: clip for clip in (abs_one_sign, abs_one_clamp, soft_asymmetric)}

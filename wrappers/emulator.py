@@ -30,8 +30,6 @@ ID_ENDING = "NoFrameskip-v4"
 ATARI = "ale_py.env:AtariEnv"
 WITHOUT_NOOP = {"backgammon", "video_checkers"}  # board games in which every action is a move
 
-gymnasium.register_envs(ale_py)
-
 
 def atari_games() -> dict[str, str]:
     """All games that `make_atari` can make: id → name of the game's file.
@@ -71,9 +69,6 @@ class Emulator(gymnasium.Env[Frame, int]):
         # ALE has sticky actions too, but its saved states do not contain the previous action.
         self.ale.setFloat("repeat_action_probability", 0.0)
         self.ale.setInt("max_num_frames_per_episode", options.max_game_frames)
-        self.ale.setBool("color_averaging", False)
-        self.ale.setBool("display_screen", False)
-        self.ale.setBool("sound", False)
         # Only ALE's sticky actions use ALE's own generator. Without this line, its seed is the current time.
         self.ale.setInt("random_seed", 1)
         self.ale.loadROM(str(roms.get_rom_path(atari_games()[options.env])))
@@ -95,7 +90,9 @@ class Emulator(gymnasium.Env[Frame, int]):
         self.observation_space = Box(0, 255, NO_SCREEN.shape, np.uint8)
         height, width = self.ale.getScreenDims()
         self.screen_shape: tuple[int, ...] = (height, width) if options.grayscaling_frames else (height, width, 3)
-        self._copy_screen = self.ale.getScreenGrayscale if options.grayscaling_frames else self.ale.getScreenRGB
+        # Copies the screen into an array of this shape.
+        self.screen = self.ale.getScreenGrayscale if options.grayscaling_frames else self.ale.getScreenRGB
+        self.lives = self.ale.lives
         self._action = NOOP  # of the latest frame
         self._score, self._keeps_score = 0.0, False  # from the end of a random start on, as the return
 
@@ -135,13 +132,6 @@ class Emulator(gymnasium.Env[Frame, int]):
     def _show(self) -> None:
         if self._watch is not None:
             self._watch(self.ale.getScreenRGB(), self._score)
-
-    def screen(self, out: Frame) -> None:
-        """Copy the screen into `out`, of shape `screen_shape`: [height, width], or [height, width, 3] in colour."""
-        self._copy_screen(out)
-
-    def lives(self) -> int:
-        return self.ale.lives()
 
     def frames_left(self) -> int:
         """The number of raw frames until the limit cuts the game off."""

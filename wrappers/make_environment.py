@@ -3,7 +3,6 @@
 from typing import Any
 
 import gymnasium
-import numpy as np
 
 from option_flags import EnvironmentOptions
 from options.presets import is_noframeskip
@@ -12,7 +11,7 @@ from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import check_any_environment, create
 from wrappers.atari import make_atari
 from wrappers.emulator import check_atari
-from wrappers.environment import EnvironmentSpec, Observation, Watch, environment_spec
+from wrappers.environment import EnvironmentSpec, Watch
 
 
 def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
@@ -41,35 +40,3 @@ def check_environment(options: EnvironmentOptions, films: bool = False) -> Envir
         check_atari(options)
         return None
     return check_any_environment(options, films)
-
-
-class SpreadStarts(gymnasium.Wrapper[Observation, Any, Observation, Any]):
-    """Cut the first episode after a random number of steps, up to `time_limit`; the later ones stay whole.
-
-    Where every episode lasts as long as the time limit, environments that start together stay together: all unrolls of
-    a batch are from the same part of an episode, and what the policy does in the other parts is forgotten meanwhile.
-
-    The cut is a truncation. It is no finished game, so the environment inside, which counts games, does not see it.
-    """
-
-    def __init__(self, env: gymnasium.Env[Observation, Any], time_limit: int, generator: np.random.Generator) -> None:
-        super().__init__(env)
-        self.spec_for_agent = environment_spec(env)
-        self._steps_left = int(generator.integers(1, time_limit, endpoint=True))
-        self._is_first = True
-
-    def step(self, action: Any) -> tuple[Observation, Any, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        if self._is_first:
-            self._steps_left -= 1
-            truncated = truncated or self._steps_left == 0
-            self._is_first = not (terminated or truncated)
-        return observation, reward, terminated, truncated, info
-
-    def snapshot(self) -> dict[str, Any]:
-        own = [self._steps_left, self._is_first]
-        return {"own": own, "inner": self.env.get_wrapper_attr("snapshot")()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._steps_left, self._is_first = state["own"]
-        self.env.get_wrapper_attr("restore")(state["inner"])

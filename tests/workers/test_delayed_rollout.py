@@ -1,6 +1,7 @@
 """Unrolls of games that do not wait: from a rollout, compared with the same games stepped a second time in the test."""
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from workers.delayed_rollout import DelayedRollout
 from workers.policies import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
 from wrappers.atari import make_atari
-from wrappers.make_environment import SpreadStarts, make_environment
+from wrappers.make_environment import make_environment
 from wrappers.timeline import DelayedTimeline, Effect
 
 STEPS, ACTIONS = 5, 4
@@ -152,14 +153,14 @@ def test_a_restored_rollout_goes_on_as_the_one_that_was_saved(arm: dict[str, Any
 
 
 def make_pendulums() -> tuple[DelayedRollout, UnrollLayout]:
-    """Two games that `SpreadStarts` cuts, and that cannot be saved."""
+    """Two games whose first episodes are cut, and that cannot be saved."""
     flags = {"env": "Pendulum-v1", "interaction": "asynchronous", "action_delay": 3, "r_f_steps": STEPS}
     config = Config.from_flags(flags)
     layout = make_unroll_layout(config, make_environment)
     policy = LocalPolicy(Actor(ActorCritic(config.network, layout, torch.float32)), layout, 2)
-    environments = [
-        SpreadStarts(make_environment(config.environment, e), 20, np.random.default_rng(e)) for e in range(2)
-    ]
+    environments = [make_environment(config.environment, e) for e in range(2)]
+    for e, environment in enumerate(environments):
+        environment.get_wrapper_attr("cut_first_episode")(SimpleNamespace(integers=lambda *_, e=e, **__: 18 - 8 * e))
     seeded = [SeededEnvironment(each, e, np.random.default_rng(e)) for e, each in enumerate(environments)]
     return DelayedRollout(seeded, policy, layout, config.environment), layout
 

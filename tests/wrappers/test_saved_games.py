@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from tests.wrappers.hand_written import options_of
+from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.environment import environment_spec
-from wrappers.make_environment import SpreadStarts, make_environment
+from wrappers.make_environment import make_environment
 
 LIMIT = 3  # steps of a game that would last five
 CATCH = f"{__name__}:Saved-v0"
@@ -22,18 +23,21 @@ class KeepsNothing(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A wrapper whose state nobody can save."""
 
 
-def spread(seed: int, **flags: Any) -> SpreadStarts:
-    return SpreadStarts(make_environment(options_of(CATCH, **flags), seed), LIMIT, np.random.default_rng(seed))
+def spread(seed: int, **flags: Any) -> AnyEnvironment:
+    env = make_environment(options_of(CATCH, **flags), seed)
+    assert isinstance(env, AnyEnvironment)
+    env.cut_first_episode(np.random.default_rng(seed))
+    return env
 
 
-def play(env: SpreadStarts, steps: int) -> list[Any]:
+def play(env: AnyEnvironment, steps: int) -> list[Any]:
     seen: list[Any] = []
     for action in np.random.default_rng(7).integers(0, 3, steps).tolist():
         observation, *rest, _ = env.step(action)
         seen.append((observation.frame.tobytes(), *rest))
         if rest[1] or rest[2]:
             seen.append(env.reset()[0].frame.tobytes())
-    return [*seen, env.get_wrapper_attr("take_finished_games")()]
+    return [*seen, env.take_finished_games()]
 
 
 @pytest.mark.parametrize("steps", range(5))

@@ -9,17 +9,19 @@ import pytest
 from options.rules import UsageError
 from tests.wrappers.hand_written import NEVER, Scripted, options_of
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.make_environment import SpreadStarts, check_environment, make_environment
+from wrappers.make_environment import check_environment, make_environment
 
 LIMIT = 10
 
 
-def cut_environment(seed: int, ends: dict[int, tuple[bool, bool]]) -> SpreadStarts:
+def cut_environment(seed: int, ends: dict[int, tuple[bool, bool]]) -> AnyEnvironment:
     scripted = Scripted(gymnasium.spaces.Box(0, 1, (2,), np.float32), rewards=[1.0], ends=ends)
-    return SpreadStarts(AnyEnvironment(scripted, options_of(), 0), LIMIT, np.random.default_rng(seed))
+    env = AnyEnvironment(scripted, options_of(max_game_frames=LIMIT), 0)
+    env.cut_first_episode(np.random.default_rng(seed))
+    return env
 
 
-def episodes(env: SpreadStarts, count: int) -> list[tuple[int, bool, bool]]:
+def episodes(env: AnyEnvironment, count: int) -> list[tuple[int, bool, bool]]:
     """The length and the end of each episode."""
     found = []
     for _ in range(count):
@@ -39,7 +41,7 @@ def test_first_episodes_end_at_every_step_up_to_the_limit_and_later_ones_are_who
         length, terminated, truncated = episodes(env, 1)[0]
         assert (terminated, truncated) == (False, True)
         assert episodes(env, 2) == [(LIMIT, False, True)] * 2
-        games = env.get_wrapper_attr("take_finished_games")()
+        games = env.take_finished_games()
         whole = [(LIMIT, LIMIT)] * 2
         assert [(game.return_, game.length) for game in games] == ([(LIMIT, LIMIT)] if length == LIMIT else []) + whole
         first.add(length)
@@ -54,7 +56,7 @@ def test_a_game_that_ends_before_the_cut_is_a_whole_one_and_the_next_is_not_cut(
         assert later == [(2, True, False)] * 9
         cut = first == (1, False, True)
         assert cut or first[:2] == (2, True)
-        assert len(env.get_wrapper_attr("take_finished_games")()) == (9 if cut else 10)
+        assert len(env.take_finished_games()) == (9 if cut else 10)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from option_flags import Config
 from options.rules import UsageError
 from tests.wrappers.hand_written import Scripted, options_of
 from wrappers.environment import Observation, environment_spec
-from wrappers.make_environment import SpreadStarts, check_environment, make_environment
+from wrappers.make_environment import check_environment, make_environment
 from wrappers.timeline import DelayedTimeline, Effect
 
 LENGTH = 30  # ticks of a game
@@ -151,17 +151,17 @@ def test_starts_are_spread_over_the_agents_steps() -> None:
     options = options_of("Pendulum-v1", interaction="sequential", action_delay=8)
     env = make_environment(options, 1)
     assert env.get_wrapper_attr("time_limit") == 200 / 8
-    spread = SpreadStarts(env, 25, np.random.default_rng(0))
-    assert isinstance(spread.reset()[0], Observation)
+    env.get_wrapper_attr("cut_first_episode")(np.random.default_rng(0))
+    assert isinstance(env.reset()[0], Observation)
     lengths = []
     for _ in range(2):
         steps = 1
-        while not spread.step(np.zeros(1))[3]:
+        while not env.step(np.zeros(1))[3]:
             steps += 1
         lengths.append(steps)
-        spread.reset()
+        env.reset()
     assert lengths[0] < lengths[1] == 25
-    assert spread.get_wrapper_attr("take_finished_games")() == [(pytest.approx(-1000, abs=900), 25, {})]
+    assert env.get_wrapper_attr("take_finished_games")() == [(pytest.approx(-1000, abs=900), 25, {})]
 
 
 def test_every_tick_is_filmed() -> None:

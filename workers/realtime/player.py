@@ -17,7 +17,7 @@ from workers.policy_inputs import PolicyInputs
 from workers.realtime.inference import RealtimeSetup
 from workers.realtime.schedule import RULES
 from workers.rollout import each_action
-from wrappers.atari import reward_clipping
+from wrappers.atari import REWARD_CLIPPING
 from wrappers.environment import FAILED_RESETS, Observation, as_observation, environment_spec
 from wrappers.timeline import Effect, Played, Timeline
 
@@ -148,7 +148,7 @@ class RealtimePlayer:
         environment, realtime = setup.config.environment, setup.config.realtime
         self._fps = realtime.fps
         self._rule = RULES[realtime.stagger](setup.processes, environment.skipped_frames / self._fps)
-        self._clip = reward_clipping(environment.reward_clipping_method)
+        self._clip = REWARD_CLIPPING[environment.reward_clipping_method]
         self._started_at = start
         self._frames = 0  # played so far
         self._inputs = PolicyInputs.at_start(len(games), setup.layout)

@@ -12,7 +12,7 @@ from workers.open_unrolls import OpenUnrolls
 from workers.policy_inputs import PolicyInputs, as_stacks
 from workers.realtime.player import Book, PlayedFrame
 from workers.rollout import SeededEnvironment, write_decision, write_finished_game, write_start
-from wrappers.atari import reward_clipping
+from wrappers.atari import REWARD_CLIPPING
 from wrappers.timeline import Effect
 
 NEVER = np.iinfo(np.int64).max  # larger than the version of any weights
@@ -28,7 +28,7 @@ class RealtimeUnrolls(Book):
     def __init__(
         self, layout: UnrollLayout, options: EnvironmentOptions, environments: Sequence[SeededEnvironment]
     ) -> None:
-        self._clip = reward_clipping(options.reward_clipping_method)
+        self._clip = REWARD_CLIPPING[options.reward_clipping_method]
         self._layout = layout
         self._environments = environments
         self._open = OpenUnrolls(layout, options, len(environments))

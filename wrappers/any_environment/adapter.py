@@ -19,16 +19,8 @@ from wrappers.any_environment.actions import actions_for
 from wrappers.any_environment.faults import FAILURES, EnvironmentFaultError, ValueFaultError
 from wrappers.any_environment.observations import ObservationReader
 from wrappers.any_environment.pictures import colour_picture
-from wrappers.atari import reward_clipping
-from wrappers.environment import (
-    FAILED_RESETS,
-    USUAL_RATE,
-    EnvironmentSpec,
-    FinishedGame,
-    Observation,
-    Watch,
-    own_rate,
-)
+from wrappers.atari import REWARD_CLIPPING
+from wrappers.environment import FAILED_RESETS, USUAL_RATE, EnvironmentSpec, FinishedGame, Observation, Watch, own_rate
 from wrappers.timeline import DelayedTimeline, Turns
 
 ACTION_MASK, ACTION_MASKS = "action_mask", "action_masks"  # the entry of an `info`, and the method
@@ -92,13 +84,14 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         if self._saved is not None and env.spec is not None and env.spec.max_episode_steps is not None:
             # Gymnasium's own time limit does not know at which step a restored game is.
             self._frame_limit = min(self._frame_limit, env.spec.max_episode_steps)
-        self._clip = reward_clipping("none" if options.in_real_time else options.reward_clipping_method)
+        self._clip = REWARD_CLIPPING["none" if options.in_real_time else options.reward_clipping_method]
         self._named_info = options.episode_info.split(",") if options.episode_info else []
         self._sticky = options.repeat_action_probability
         self._sticky_draws = _stream(seed, STICKY)
         self.np_random = _stream(seed, IDLE)  # random idle actions
         self._latest: Any = None  # what the environment got last in this game
         self._episode_steps = 0  # of the environment
+        self._steps_until_cut = 0  # 0: the episode is not cut
         self._return = 0.0
         self._finished: list[FinishedGame] = []
 
@@ -109,6 +102,15 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         if self.env.spec is not None and self.env.spec.max_episode_steps is not None:
             limit = min(limit, self.env.spec.max_episode_steps)
         return -(-limit // len(self._steps))
+
+    def cut_first_episode(self, generator: np.random.Generator) -> None:
+        """Cut the first episode after a random number of steps, up to `time_limit`; the later ones stay whole.
+
+        Where every episode lasts as long as the time limit, environments that start together stay together: all unrolls
+        of a batch are from the same part of an episode, and what the policy does in the other parts is forgotten
+        meanwhile. The cut is a truncation, and no finished game.
+        """
+        self._steps_until_cut = int(generator.integers(1, self.time_limit, endpoint=True))
 
     def take_finished_games(self) -> list[FinishedGame]:
         """The games that ended since the last call, oldest first, with unclipped returns."""
@@ -167,7 +169,9 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         if terminated or truncated:
             length = -(-self._episode_steps // self._period)
             self._finished.append(FinishedGame(self._return, length, said_of_game(info, self._named_info)))
-        return observation, self._clip(total), terminated, truncated, info
+        is_cut = self._steps_until_cut == 1
+        self._steps_until_cut = 0 if terminated or truncated else max(0, self._steps_until_cut - 1)
+        return observation, self._clip(total), terminated, truncated or is_cut, info
 
     def _step_once(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step of the environment."""
@@ -195,7 +199,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         """The complete state of the game, in plain values and bytes. Only where `can_snapshot` says so."""
         return {
             "game": self._saved.snapshot(),
-            "episode": [self._episode_steps, self._return],
+            "episode": [self._episode_steps, self._return, self._steps_until_cut],
             "timeline": self.timeline.state(),
             "finished": [list(game) for game in self._finished],
             "random": self.np_random.bit_generator.state,
@@ -204,7 +208,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
     def restore(self, state: dict[str, Any]) -> None:
         """Go on exactly where the snapshot was taken. A reset must have come before."""
         self._saved.restore(state["game"])
-        self._episode_steps, self._return = state["episode"]
+        self._episode_steps, self._return, self._steps_until_cut = state["episode"]
         self.timeline.restore(state["timeline"])
         self._finished = [FinishedGame(*game) for game in state["finished"]]
         self.np_random.bit_generator.state = state["random"]

@@ -30,7 +30,6 @@ COLLECTIONS = {
     "MiniGrid-": ("minigrid", "minigrid"),
     "BabyAI-": ("minigrid", "minigrid"),
     "MinAtar/": ("minatar", "minatar"),
-    "ALE/": ("ale_py", "ale-py"),
     "dm_control/": ("shimmy", "'shimmy[dm-control]' 'mujoco<4'"),
     "highway-": ("highway_env", "highway-env"),
     "Fetch": ("gymnasium_robotics", "gymnasium-robotics 'mujoco<=3.5'"),
@@ -133,7 +132,6 @@ def find_environment(env: str) -> str:
 
 def _register_collection(name: str) -> None:
     """Import the package of the collection that the id belongs to, and let installed packages register theirs."""
-    gymnasium.register_envs(ale_py)
     for start, (module, package) in COLLECTIONS.items():
         if name.startswith(start) and name not in gymnasium.registry:
             if importlib.util.find_spec(module) is None:
