@@ -41,12 +41,16 @@ END
 speed() {
     "$python" -m pytest -q tests/gpu 2>&1 | tee "$out/tests.txt"
     "$python" -m tests.benchmarks.gpu_updates 2>&1 | tee "$out/updates.txt"
-    local cores workers seed
+    local cores workers environments seed
     cores=$(nproc)
     for workers in $((cores / 4)) $((cores / 2)) $((cores * 3 / 4)) "$cores"; do
         ((workers > 0)) || continue
         train 30 --worker_count="$workers" --seed=51 --report_period="$(scaled 5000)" --run_name="workers_$workers" \
             --environment_max_steps="$(scaled 2000000)" --results_dir="$out/workers"
+    done
+    for environments in 8 16; do
+        train 30 --settings=atari_gpu --envs_per_worker="$environments" --seed=51 --report_period="$(scaled 5000)" \
+            --run_name="environments_$environments" --environment_max_steps="$(scaled 2000000)" --results_dir="$out/workers"
     done
     for seed in 61 62 63; do
         train 80 --seed="$seed" --stop_at_return=18 --run_name=pong \
@@ -59,6 +63,7 @@ atari5() {
     local workers=$(($(nproc) / 5))
     timeout --signal=INT --kill-after=60 570 "$python" multi_train.py --sweep=docs/sweeps/atari5.json --jobs=5 \
         --settings=atari_gpu --device="$device" --worker_count="$((workers > 0 ? workers : 1))" --learner_threads=1 \
+        --envs_per_worker=16 \
         --environment_max_steps="$(scaled 2500000)" --sweep_dir="$out/atari5" 2>&1 | tee -a "$out/log.txt"
     "$python" -m reports.game_scores "$out/atari5" | tee "$out/atari5.txt"
 }

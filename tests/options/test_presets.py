@@ -47,7 +47,7 @@ def test_machado_is_that_of_the_paper_and_of_dopamine() -> None:
 def test_the_settings_for_a_gpu_repeat_what_was_measured() -> None:
     config = parse(["--settings=atari_gpu"])
     assert config.replay.shares == (4, 12)
-    assert config.workers.envs_per_worker == 8
+    assert config.workers.envs_per_worker == 4
 
 
 def test_minigrid_needs_no_flag_for_its_pictures() -> None:
