@@ -20,7 +20,7 @@ from cluster.cluster_actors import Gateway
 from cluster.nodes import one_line
 from options.rules import UsageError, counted
 from processes.messages import Kind
-from processes.printed import KindsOfErrors
+from processes.printed import is_new
 from workers.randomness import stream_of
 
 WEIGHTS_SECONDS = 0.1  # between two copies of the weights for the nodes, at least
@@ -100,7 +100,7 @@ class NodeLink:
         self._round_trip_ms: float | None = None
         self._publish_ms = 0.0
         self._failures = 0  # in a row, without a round between them
-        self._said = KindsOfErrors()  # since the latest round: each new player of a broken node says the same
+        self._said: set[str] = set()  # since the latest round: each new player of a broken node says the same
 
     @property
     def is_silent(self) -> bool:
@@ -210,7 +210,7 @@ class NodeLink:
             await asyncio.sleep(PING_SECONDS)
 
     def _notice(self, text: str) -> None:
-        if self._said.is_new(text):
+        if is_new(text, self._said):
             self._tell(Kind.NOTICE, text)
 
 

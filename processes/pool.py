@@ -15,7 +15,7 @@ from typing import Any
 from processes.child import Child, Work, start_child
 from processes.inside import HEARTBEAT_SECONDS
 from processes.messages import ChildError, Kind, Message, receive
-from processes.printed import KindsOfErrors, reason
+from processes.printed import is_new, reason
 
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 5.0  # seconds between two starts of a process that keeps failing
 DEATHS_WINDOW = 600.0  # seconds over which deaths count against the budget
@@ -99,7 +99,7 @@ class ChildPool:
         self._members: list[Member] = []  # those that run, and those that will
         self._selector = selectors.DefaultSelector()
         self._next_check = 0.0
-        self._said = KindsOfErrors()  # of which one traceback or output has been announced
+        self._said: set[str] = set()  # kinds of errors of which one traceback or output has been announced
 
     def fileno(self) -> int:
         """For a wait for several things: ready when `poll` would find a message or an end."""
@@ -109,10 +109,11 @@ class ChildPool:
         return [member.child.pid for member in self._members if member.child is not None]
 
     def add(self, member: Member) -> None:
-        """Start the first process of a member; WorkersFailedError if the system refuses it."""
+        """Start the first process of a member; if the system refuses it, end all others: WorkersFailedError."""
         try:
             self._start(member)
         except OSError as error:
+            self.close()
             raise WorkersFailedError(
                 f"{member.name} could not be started ({error.strerror}); a smaller --worker_count would be right."
             ) from None
@@ -141,7 +142,7 @@ class ChildPool:
                 except OSError as error:
                     how = f"could not be started again ({error.strerror or error})"
                     self._plan_start(member, how, from_outside=True)
-                    if self._said.is_new(f"{member.name} {how}"):
+                    if is_new(f"{member.name} {how}", self._said):
                         self.announce(f"{member.name} {how}, and is tried again")
 
     def poll(self, timeout: float, others: Sequence[Any] = ()) -> list[Event]:
@@ -186,7 +187,7 @@ class ChildPool:
         # Once: each new process is likely to end in the same way.
         why = reason(ended.details)
         how = ended.in_words()
-        if why and not self._said.is_new(f"{ended.what} {why}"):
+        if why and not is_new(f"{ended.what} {why}", self._said):
             how = f"{ended.what}, in the same way as before: {why}"
         self._plan_start(member, how, ended.from_outside)
         self.announce(f"{member.name} is replaced: it {how}")

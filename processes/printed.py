@@ -69,22 +69,12 @@ def kind_of_error(reason: str) -> str:
     return VALUES.sub("*", reason)
 
 
-class KindsOfErrors:
-    """Those that were said already, so that each one is said once."""
-
-    def __init__(self) -> None:
-        self._said: set[str] = set()
-
-    def is_new(self, text: str) -> bool:
-        """Whether this is the first text of its kind since the beginning, or since `clear`."""
-        kind = kind_of_error(text)
-        if kind in self._said:
-            return False
-        self._said.add(kind)
-        return True
-
-    def clear(self) -> None:
-        self._said.clear()
+def is_new(text: str, said: set[str]) -> bool:
+    """Whether no error of this kind was said before; from then on it was."""
+    kind = kind_of_error(text)
+    first = kind not in said
+    said.add(kind)
+    return first
 
 
 def _opened(path: Path | None) -> int:

@@ -140,7 +140,7 @@ class CheckpointSaver:
         stop, until = self._run.stop, time.monotonic() + SNAPSHOT_SECONDS
         self._run.announce("saving the games, when the workers have played their unrolls")
         try:
-            snapshot = self._run.actors.pool.snapshot(until, give_up=lambda: stop.stop_now)
+            snapshot = self._run.actors.pool.snapshot(lambda: stop.stop_now or time.monotonic() > until)
         except WorkersFailedError:  # save the checkpoint anyway; the next wait for the workers raises this again
             snapshot = None
         if snapshot is None:

@@ -18,7 +18,7 @@ from workers.policy_inputs import InferenceRows
 from workers.realtime.session import RealtimeWorker
 from workers.shared_array import SharedArray, make_times
 from workers.shared_weights import SharedWeights, WeightPublisher, make_publisher
-from workers.worker import Place, PlaySetup, SharedMemory, Worker
+from workers.worker import PlaySetup, SharedMemory, Worker
 from workers.worker_pool import WorkerPool
 
 
@@ -97,13 +97,10 @@ def make_pool(
     kind = RealtimeWorker if config.environment.in_real_time else Worker
     memory = SharedMemory(slots, weights, times, rows)
 
-    def make_worker(place: Place) -> Worker:
-        return kind(setup, memory, place)
-
     def start(work: Any, name: str) -> Child:
         # An inference server may use a GPU, and holds more open files than a fork server hands on.
         return (start_child if isinstance(work, InferenceServer) else start_forked)(work, name, logs=setup.logs)
 
     allow_processes(workers + 1)
     children = ChildPool(announce, silence=options.worker_timeout, budget=options.worker_restart_budget, start=start)
-    return WorkerPool(children, make_worker, slots.array, flow_control, make_server, snapshot)
+    return WorkerPool(children, partial(kind, setup, memory), slots.array, flow_control, make_server, snapshot)

@@ -31,7 +31,7 @@ class BatchedPolicy:
         self._actor = actor
         self._rows = rows
         self._device = device
-        most = padded_size(rows.largest_batch, device)
+        most = padded_size(rows.workers * rows.groups[0].stop, device)  # one group of each worker
         self._requests = torch.zeros(
             most, rows.request_layout.nbytes, dtype=torch.uint8, pin_memory=device.type == "cuda"
         )

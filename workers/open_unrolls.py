@@ -31,24 +31,23 @@ class OpenUnrolls:
         self._hold = options.skipped_frames
         self._newest = [NO_DECISION] * games  # of each game, the newest decision of the episode that had an effect
         self.first = 0  # decision of the oldest unroll
-        self._rows: deque[Rows] = deque()  # [E, nbytes]
-        self._fields: deque[Unrolls] = deque()  # views of the rows
+        self._unrolls: deque[tuple[Rows, Unrolls]] = deque()  # rows [E, nbytes], and their fields in the same memory
 
     @property
     def end(self) -> int:
         """The decision with which the next unroll begins."""
-        return self.first + len(self._rows) * self._layout.unroll_length
+        return self.first + len(self._unrolls) * self._layout.unroll_length
 
     def begin(self) -> Unrolls:
         """Open an unroll of each game, and return their fields."""
-        self._open(np.zeros((len(self._newest), self._layout.nbytes), np.uint8))
-        self._fields[-1]["valid"][:] = NOT_KNOWN
-        return self._fields[-1]
+        unrolls = self._open(np.zeros((len(self._newest), self._layout.nbytes), np.uint8))
+        unrolls["valid"][:] = NOT_KNOWN
+        return unrolls
 
     def at(self, decision: int) -> tuple[Unrolls, int]:
         """The unrolls of a decision, and its step in them."""
         index, t = divmod(decision - self.first, self._layout.unroll_length)
-        return self._fields[index], t
+        return self._unrolls[index][1], t
 
     def note(self, game: int, effect: Effect, final_value: float) -> None:
         """Write what a decision led to. `final_value` is that of the last state if a time limit has cut it off."""
@@ -68,28 +67,27 @@ class OpenUnrolls:
 
     def forget(self, game: int) -> None:
         """What the decisions of a game led to will never be known."""
-        for unroll in self._fields:
-            valid = unroll["valid"][game]
+        for _, unrolls in self._unrolls:
+            valid = unrolls["valid"][game]
             valid[valid == NOT_KNOWN] = 0
 
     def take(self) -> Rows | None:
         """The oldest unrolls, if all of their steps are known."""
-        if not self._rows or (self._fields[0]["valid"] == NOT_KNOWN).any():
+        if not self._unrolls or (self._unrolls[0][1]["valid"] == NOT_KNOWN).any():
             return None
         self.first += self._layout.unroll_length
-        self._fields.popleft()
-        return self._rows.popleft()
+        return self._unrolls.popleft()[0]
 
     def snapshot(self) -> dict[str, Any]:
-        return {"first": self.first, "unrolls": [rows.tobytes() for rows in self._rows]}
+        return {"first": self.first, "unrolls": [rows.tobytes() for rows, _ in self._unrolls]}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.first = snapshot["first"]
-        self._rows.clear()
-        self._fields.clear()
+        self._unrolls.clear()
         for content in snapshot["unrolls"]:
             self._open(np.frombuffer(content, np.uint8).reshape(len(self._newest), -1).copy())
 
-    def _open(self, rows: Rows) -> None:
-        self._rows.append(rows)
-        self._fields.append(self._layout.arrays(rows))
+    def _open(self, rows: Rows) -> Unrolls:
+        unrolls = self._layout.arrays(rows)
+        self._unrolls.append((rows, unrolls))
+        return unrolls

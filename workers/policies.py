@@ -3,10 +3,7 @@
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection
-
-import torch
 
 from agents.acting import Actor, Decision
 from processes.messages import Kind, receive, send
@@ -46,7 +43,6 @@ class LocalPolicy(ActingPolicy):
     ) -> None:
         self.groups = (slice(0, environments),)
         self.inputs = PolicyInputs.at_start(environments, layout)
-        self._no_uniforms = torch.zeros(1, *layout.action_shape, dtype=torch.float64)  # for `value_of`
         self._actor = actor
         self._load_newest = load_newest
         self._version = 0
@@ -58,8 +54,7 @@ class LocalPolicy(ActingPolicy):
         return self._act(self.inputs.select(self.groups[group])), self._version
 
     def value_of(self, environment: int) -> float:
-        inputs = self.inputs.select(slice(environment, environment + 1))
-        return float(self._act(replace(inputs, uniforms=self._no_uniforms)).values)
+        return float(self._act(self.inputs.select(slice(environment, environment + 1))).values)
 
     def _act(self, inputs: PolicyInputs) -> Decision:
         return self._actor.act(inputs.pictures, inputs.state, inputs.uniforms, inputs.vectors)

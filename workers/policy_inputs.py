@@ -109,34 +109,6 @@ def as_batch(observations: torch.Tensor) -> torch.Tensor:
     return observations.permute(0, 3, 1, 2)
 
 
-def request_layout(layout: UnrollLayout) -> RowLayout:
-    """What the policy needs to choose an action for one environment."""
-    return RowLayout(
-        [
-            ("observation", observation_shape(layout), "uint8"),
-            ("vector", (layout.vector_length,), "float32"),
-            ("uniform", layout.action_shape, "float64"),
-            ("lstm_state", (2, layout.lstm_size), "float32"),
-            ("previous_action", layout.action_shape, layout.action_dtype),
-            ("previous_reward", (), "float32"),
-        ]
-    )
-
-
-def result_layout(layout: UnrollLayout) -> RowLayout:
-    """What the policy computed for one environment, and the version of its weights."""
-    return RowLayout(
-        [
-            ("action", layout.action_shape, layout.action_dtype.replace("int32", "int64")),
-            ("logits", (layout.action_count,), "float32"),
-            ("value", (), "float32"),
-            ("features", (layout.feature_size,), "float16"),
-            ("lstm_state", (2, layout.lstm_size), "float32"),
-            ("weight_version", (), "int64"),
-        ]
-    )
-
-
 class InferenceRows:
     """Shared rows `[worker, environment + 1, nbytes]` of requests and of results.
 
@@ -149,7 +121,28 @@ class InferenceRows:
         self.layout = layout
         self.workers = workers
         self.environments = environments
-        self.request_layout, self.result_layout = request_layout(layout), result_layout(layout)
+        # What the policy needs to choose an action for one environment.
+        self.request_layout = RowLayout(
+            [
+                ("observation", observation_shape(layout), "uint8"),
+                ("vector", (layout.vector_length,), "float32"),
+                ("uniform", layout.action_shape, "float64"),
+                ("lstm_state", (2, layout.lstm_size), "float32"),
+                ("previous_action", layout.action_shape, layout.action_dtype),
+                ("previous_reward", (), "float32"),
+            ]
+        )
+        # What it computed for one environment, and the version of its weights.
+        self.result_layout = RowLayout(
+            [
+                ("action", layout.action_shape, layout.action_dtype.replace("int32", "int64")),
+                ("logits", (layout.action_count,), "float32"),
+                ("value", (), "float32"),
+                ("features", (layout.feature_size,), "float16"),
+                ("lstm_state", (2, layout.lstm_size), "float32"),
+                ("weight_version", (), "int64"),
+            ]
+        )
         self.requests = SharedArray((workers, environments + 1, self.request_layout.nbytes))
         self.results = SharedArray((workers, environments + 1, self.result_layout.nbytes))
 
@@ -171,11 +164,6 @@ class InferenceRows:
         count, half = self.environments, (self.environments + 1) // 2
         halves = (slice(0, half), slice(half, count)) if count > 1 else (slice(0, 1),)
         return (*halves, slice(count, count + 1))
-
-    @property
-    def largest_batch(self) -> int:
-        """Rows in a batch with one group of each worker."""
-        return self.workers * max(1, (self.environments + 1) // 2)
 
 
 def state_in(request: Mapping[str, torch.Tensor]) -> ActorState:

@@ -90,7 +90,6 @@ class Rollout:
         self._vectors = policy.inputs.vectors.numpy()  # [E, D], the same memory
         self._stacks = as_stacks(policy.inputs.observations, layout)  # [E, S, C, H, W], the same memory
         self._state = policy.inputs.state
-        self._uniforms = policy.inputs.uniforms
         self._previous_rewards = self._state.previous_rewards.numpy()  # same memory; numpy writes faster
         for e, environment in enumerate(environments):
             policy.inputs.show(e, environment.reset(), starts=True)
@@ -145,7 +144,7 @@ class Rollout:
         environments = self._policy.groups[group]
         shape = self._layout.action_shape
         uniforms = [environment.uniforms.random(shape) for environment in self._environments[environments]]
-        self._uniforms[environments] = torch.from_numpy(np.array(uniforms, np.float64))
+        self._policy.inputs.uniforms[environments] = torch.from_numpy(np.array(uniforms, np.float64))
         self._policy.request(group)
 
     def snapshot(self) -> dict[str, Any]:

@@ -28,14 +28,13 @@ class SharedArray:
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike = np.uint8) -> None:
         self._shape, self._dtype = shape, np.dtype(dtype)
         self._nbytes = math.prod(shape) * self._dtype.itemsize
-        self._open(nameless_file(), is_new=True)
+        self._open(nameless_file())
 
-    def _open(self, fd: int, is_new: bool) -> None:
+    def _open(self, fd: int) -> None:
         self._fd = fd
         weakref.finalize(self, os.close, fd)  # then no more children can receive it; arrays keep the memory
         mapped = max(1, self._nbytes)  # an empty file cannot be mapped
-        if is_new:
-            os.ftruncate(fd, mapped)
+        os.ftruncate(fd, mapped)  # a file that has this size already stays as it is
         content = np.frombuffer(mmap.mmap(fd, mapped), np.uint8)[: self._nbytes]
         self.array: NDArray[Any] = content.view(self._dtype).reshape(self._shape)
 
@@ -44,7 +43,7 @@ class SharedArray:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self._shape, self._dtype, self._nbytes, handle = state
-        self._open(handle.file, is_new=False)  # a worker passes it on to its inference processes
+        self._open(handle.file)  # a worker passes it on to its inference processes
 
 
 def make_times(workers: int) -> SharedArray:

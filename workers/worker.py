@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from machine.system_settings import use_one_thread
 from option_flags import Config
 from processes.inside import Heartbeat
 from processes.messages import Kind, receive, send
-from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.delayed_rollout import DelayedRollout
 from workers.policies import ActingPolicy, LocalPolicy, RemotePolicy
@@ -52,33 +51,21 @@ class SharedMemory:
     inference: InferenceRows | None = None  # with --inference=learner
 
 
-class Place(NamedTuple):
-    """What a worker process has of its own."""
-
-    worker: int  # its index
-    restart_index: int = 0  # processes before it in the same place; games differ after each resume and restart
-    server: Connection | None = None  # with --inference=learner
-    snapshot: dict[str, Any] | None = None  # what it continues from
-
-
 @dataclass(frozen=True)
 class Worker:
     """What a worker process gets when it starts, and what it does."""
 
     setup: PlaySetup
     memory: SharedMemory
-    place: Place
-
-    @property
-    def rows(self) -> Rows:
-        """Its own slots `[slot, environment, nbytes]`."""
-        rows: Rows = self.memory.slots.array[self.place.worker]
-        return rows
+    index: int
+    restart_index: int = 0  # processes before it in the same place; games differ after each resume and restart
+    server: Connection | None = None  # with --inference=learner
+    snapshot: dict[str, Any] | None = None  # what it continues from
 
     def run(self, connection: Connection) -> None:
         use_one_thread()
         config, layout = self.setup.config, self.setup.layout
-        clock = WorkerClock(self.memory.times.array[self.place.worker])
+        clock = WorkerClock(self.memory.times.array[self.index])
         # The time that the learner waits for an answer is then a limit for one step of the environments.
         alive = Heartbeat(connection)
         environments = self.make_environments(alive)
@@ -87,8 +74,8 @@ class Worker:
             rollout: Rollout = DelayedRollout(environments, policy, layout, config.environment, clock, alive)
         else:
             rollout = Rollout(environments, policy, layout, clock, alive)
-        if self.place.snapshot is not None:
-            rollout.restore(self.place.snapshot)
+        if self.snapshot is not None:
+            rollout.restore(self.snapshot)
         clock.lap(REST)  # the start is no time of waiting
         while True:
             message = receive(connection)
@@ -96,7 +83,7 @@ class Worker:
                 send(connection, Kind.SNAPSHOT, payload=rollout.snapshot())
                 continue
             clock.lap(WAITING)
-            rollout.collect(self.rows[message.index])
+            rollout.collect(self.memory.slots.array[self.index, message.index])
             for each in environments:
                 report_failed_resets(connection, each.failed_resets)
             send(connection, Kind.SLOT_FILLED, message.index)
@@ -105,8 +92,8 @@ class Worker:
 
     def _make_policy(self) -> ActingPolicy:
         """The inference server if there is one, else a copy of the network."""
-        if self.memory.inference is not None and self.place.server is not None:
-            return RemotePolicy(self.memory.inference, self.place.worker, self.place.server, self.place.restart_index)
+        if self.memory.inference is not None and self.server is not None:
+            return RemotePolicy(self.memory.inference, self.index, self.server, self.restart_index)
         config, layout = self.setup.config, self.setup.layout
         actor = Actor(ActorCritic(config.network, layout, self.setup.machine.worker_precision))
         newest = NewestWeights(self.memory.weights, actor, torch.device("cpu"))
@@ -114,12 +101,12 @@ class Worker:
 
     def make_environments(self, alive: Callable[[], None]) -> list[SeededEnvironment]:
         """The environments. Their random streams depend on the seed, their id, the resumes and the restarts only."""
-        config, index = self.setup.config, self.place.worker
+        config = self.setup.config
         count = config.workers.envs_per_worker
         environments = []
-        for environment_id in range(index * count, (index + 1) * count):
+        for environment_id in range(self.index * count, (self.index + 1) * count):
             sequence = stream_of(
-                "environment", config.seed, environment_id, self.setup.resume_count, self.place.restart_index
+                "environment", config.seed, environment_id, self.setup.resume_count, self.restart_index
             )
             game_stream, action_stream, cut_stream = sequence.spawn(3)
             environment = self.setup.make_environment(config.environment, int(game_stream.generate_state(1)[0] >> 1))

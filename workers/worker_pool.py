@@ -2,7 +2,6 @@
 
 import math
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -18,10 +17,12 @@ from processes.messages import Kind, Message
 from processes.pool import ChildPool, Ended, Member
 from replay.row_layout import Rows
 from workers.flow_control import FlowControl, WorkerSlot
-from workers.worker import Place
 
 POLL_SECONDS = 0.1  # between two looks whether a snapshot shall be given up
 ACTIVE_GAMES = 256  # at least so many games take turns, if there are as many
+
+# From what a worker process has of its own: index, restart index, pipe to the inference server, and snapshot.
+MakeWorker = Callable[[int, int, Connection | None, dict[str, Any] | None], Work]
 
 
 class WorkerPool:
@@ -42,7 +43,7 @@ class WorkerPool:
     def __init__(
         self,
         children: ChildPool,
-        make_worker: Callable[[Place], Work],
+        make_worker: MakeWorker,
         slots: Rows,
         flow_control: FlowControl,
         make_server: Callable[[Sequence[Connection]], Work] | None = None,  # from a pipe to each worker
@@ -71,12 +72,8 @@ class WorkerPool:
             self._restore_untaken(snapshot["unrolls"].numpy())
         self._answers: dict[int, dict[str, Any]] = {}  # the parts of a snapshot, by worker
         self.failed_resets = 0  # of environments; each was tried again
-        try:
-            for member in [*([] if self._server is None else [self._server]), *self._workers]:
-                children.add(member)
-        except BaseException:
-            self.close()
-            raise
+        for member in [*([] if self._server is None else [self._server]), *self._workers]:
+            children.add(member)
 
     @property
     def size(self) -> int:
@@ -127,18 +124,13 @@ class WorkerPool:
                 self._taken = 0
                 self._hand_out_slots()
 
-    def snapshot(self, deadline: float, give_up: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
+    def snapshot(self, give_up: Callable[[], bool]) -> dict[str, Any] | None:
         """Lockstep only: the state of all workers, in plain values, and the unrolls that are not taken.
 
-        None if the workers do not finish their round before the deadline (of `time.monotonic`), if one is lost
-        meanwhile, or if `give_up`.
+        None if `give_up` says so before the workers have finished their round, or if one is lost meanwhile.
         """
-
-        def is_too_late() -> bool:
-            return give_up() or time.monotonic() > deadline
-
         while self._flow_control.limit or self.alive < self.size:
-            if is_too_late():
+            if give_up():
                 return None
             self._exchange(POLL_SECONDS)
         restarts = self.children.restarts
@@ -148,7 +140,7 @@ class WorkerPool:
                 self.children.request(worker, Kind.SNAPSHOT_REQUEST)
         while len(self._answers) < self.size:
             self._exchange(POLL_SECONDS)
-            if self.children.restarts > restarts or (len(self._answers) < self.size and is_too_late()):
+            if self.children.restarts > restarts or (len(self._answers) < self.size and give_up()):
                 return None
         rounds = [self._slots[worker, slot] for worker, slot in self._delivered]
         empty = np.empty((0, self._slots.shape[-1]), np.uint8)
@@ -181,7 +173,7 @@ class WorkerPool:
 
     def _make(self, index: int, restart_index: int) -> Work:
         pipe = None if self._server is None else Connection(os.dup(self._server_pipes[index].fileno()))
-        return self._make_worker(Place(index, restart_index, pipe, self._continued.get(index)))
+        return self._make_worker(index, restart_index, pipe, self._continued.get(index))
 
     def _exchange(self, timeout: float, others: Sequence[Any] = ()) -> None:
         """Send slots to workers and receive messages for up to `timeout` seconds."""

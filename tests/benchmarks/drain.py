@@ -89,7 +89,7 @@ def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
     children = ChildPool(print, silence=START_SECONDS, budget=0)
     pool = WorkerPool(
         children,
-        lambda place: RecordedWorker(recording, delivered, slots, place.worker),
+        lambda index, *_: RecordedWorker(recording, delivered, slots, index),
         slots.array,
         PlayOnDemand(workers * slots.array.shape[1]),
     )

@@ -1,6 +1,7 @@
 """Pools of real processes, which are closed after each test."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import psutil
@@ -13,7 +14,6 @@ from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer
 from tests.workers.pools import SILENCE_LIMIT, Clock, MakePool
 from workers.flow_control import Lockstep, PlayOnDemand
 from workers.shared_array import SharedArray
-from workers.worker import Place
 from workers.worker_pool import WorkerPool
 
 
@@ -49,12 +49,9 @@ def make_pool(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePoo
             clock=clock,
         )
 
-        def make_worker(place: Place) -> PatternWorker:
-            return PatternWorker(memory, *place, **behaviour)  # type: ignore[arg-type]
-
         pool = WorkerPool(
             children,
-            make_worker,
+            partial(PatternWorker, memory, **behaviour),  # type: ignore[arg-type]
             memory.array,
             Lockstep(workers) if lockstep else PlayOnDemand(workers * slots),
             None if server is None else lambda pipes: server,

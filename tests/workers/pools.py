@@ -1,5 +1,6 @@
 """Helpers: the clock of a pool, its unrolls, and waiting for its events."""
 
+import time
 from collections.abc import Callable
 
 from tests.workers.pattern_worker import read_pattern
@@ -24,6 +25,12 @@ def be_silent(clock: Clock, wait: Callable[[float], object]) -> None:
     for seconds in (SILENCE_LIMIT, 1.0):
         clock.now += seconds
         wait(0.0)
+
+
+def after(seconds: float) -> Callable[[], bool]:
+    """Whether so much time has passed since this call."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
 
 
 def take(pool: WorkerPool, count: int, limit: int = 3) -> list[tuple[int, int, int, int]]:

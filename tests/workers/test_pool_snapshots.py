@@ -2,14 +2,13 @@
 
 import os
 import signal
-import time
 from typing import Any
 
 import pytest
 import torch
 
 from tests.workers.pattern_worker import ROW_BYTES
-from tests.workers.pools import Clock, MakePool, take, wait_for_silence
+from tests.workers.pools import Clock, MakePool, after, take, wait_for_silence
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.slow
 def test_another_pool_continues_from_a_snapshot(make_pool: MakePool) -> None:
     pool, _ = make_pool(workers=2, slots=1, environments=3, lockstep=True)
     taken = take(pool, 8)
-    snapshot = pool.snapshot(time.monotonic() + 30)
+    snapshot = pool.snapshot(after(30))
     assert snapshot is not None
     assert snapshot["snapshots"] == [{"index": 0, "count": 2}, {"index": 1, "count": 2}]
     other, _ = make_pool(workers=2, slots=1, environments=3, lockstep=True, snapshot=snapshot)
@@ -61,7 +60,7 @@ def test_a_worker_that_hangs_before_it_plays_is_replaced(make_pool: MakePool, cl
 def test_workers_that_have_not_played_since_are_saved_as_they_were_restored(make_pool: MakePool) -> None:
     games = saved_games(2)
     pool, _ = make_pool(workers=2, slots=1, environments=1, lockstep=True, snapshot=games, hangs_at_start=True)
-    snapshot = pool.snapshot(time.monotonic() + 60)
+    snapshot = pool.snapshot(after(60))
     assert snapshot is not None and snapshot["snapshots"] == games["snapshots"]
 
 
@@ -71,7 +70,7 @@ def test_a_worker_lost_during_a_round_plays_it_again_before_a_snapshot(make_pool
     os.kill(pool.children.process_ids()[1], signal.SIGSTOP)  # it cannot end the next round
     pool.wait(0.001)  # the next round starts
     os.kill(pool.children.process_ids()[1], signal.SIGKILL)
-    snapshot = pool.snapshot(time.monotonic() + 60)
+    snapshot = pool.snapshot(after(60))
     assert snapshot is not None and len(announced) == 1
     assert snapshot["snapshots"] == [{"index": 0, "count": 2}, {"index": 1, "count": 1}]
 
@@ -80,7 +79,7 @@ def test_a_worker_lost_during_a_snapshot_is_replaced(make_pool: MakePool) -> Non
     pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
     take(pool, 2)
     os.kill(pool.children.process_ids()[0], signal.SIGKILL)
-    assert pool.snapshot(time.monotonic() + 60) is None
+    assert pool.snapshot(after(60)) is None
     assert announced == ["worker 0 is replaced: it was killed by SIGKILL"]
     assert [worker for worker, *_ in take(pool, 4)] == [0, 1, 0, 1]
 
@@ -89,7 +88,7 @@ def test_a_snapshot_that_comes_too_late_is_ignored(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=1, slots=1, environments=1, lockstep=True)
     take(pool, 1)
     os.kill(pool.children.process_ids()[0], signal.SIGSTOP)
-    assert pool.snapshot(time.monotonic() + 0.05) is None
+    assert pool.snapshot(after(0.05)) is None
     os.kill(pool.children.process_ids()[0], signal.SIGCONT)
     assert take(pool, 3) == [(0, 0, count, 0) for count in (1, 2, 3)]
     assert not announced

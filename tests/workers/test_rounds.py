@@ -121,7 +121,7 @@ def test_untaken_unrolls_are_continued_with_in_another_pool() -> None:
         pool = Pool(Lockstep(WORKERS), slots=1)
         pool.fill(*pool.handed_out(timeout=1.0))
         assert len(pool.take(taken)) == taken
-        snapshot = pool.pool.snapshot(deadline=float("inf"))
+        snapshot = pool.pool.snapshot(lambda: False)
         assert snapshot is not None
         unrolls = snapshot["unrolls"] = snapshot["unrolls"] + 100
         other = Pool(Lockstep(WORKERS), slots=1, snapshot=snapshot)

@@ -152,7 +152,6 @@ class RealtimePlayer:
         self._started_at = start
         self._frames = 0  # played so far
         self._inputs = PolicyInputs.at_start(len(games), setup.layout)
-        self._uniforms_of_action = setup.layout.action_shape
         self._state = self._inputs.state
         self._rewards = [0.0] * len(games)
         self._episodes = [-1] * len(games)  # at the latest decision
@@ -221,7 +220,8 @@ class RealtimePlayer:
                 self._state.restart(e)
             else:
                 self._state.previous_rewards[e] = self._clip(self._rewards[e])
-        self._inputs.uniforms.numpy()[:] = [game.draw(self._uniforms_of_action) for game in self.games]
+        shape = self._inputs.uniforms.shape[1:]
+        self._inputs.uniforms.numpy()[:] = [game.draw(shape) for game in self.games]
         self._book.started(self._sequence, self._inputs, self._rewards)
         self._request(process, self._inputs)
         seen = [(game.episode, game.timeline.frame) for game in self.games]

@@ -1,7 +1,6 @@
 """Runs a player with the real clock and real inference processes, and the worker that plays so."""
 
 import math
-import selectors
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from machine.system_settings import use_one_thread
 from processes.fork_server import start_forked
 from processes.inside import HEARTBEAT_SECONDS, Heartbeat
 from processes.messages import Kind, receive, send
-from processes.pool import ChildPool, Ended, Member
+from processes.pool import ChildPool, Ended, Event, Member
 from replay.row_layout import Rows
 from workers.policy_inputs import InferenceRows, PolicyInputs
 from workers.realtime.inference import InferenceProcess, RealtimeSetup
@@ -24,7 +23,6 @@ from workers.realtime.unrolls import RealtimeUnrolls
 from workers.shared_array import ENVIRONMENT, REST, WAITING, WorkerClock
 from workers.worker import Worker, report_failed_resets
 
-CHECK_SECONDS = 1.0  # between two checks for processes that do not answer
 STOPPED_SECONDS = 1.0  # a step that takes so much longer than its wait: the process was stopped, or a reset took long
 
 
@@ -48,7 +46,6 @@ class RealtimeSession:
         self._book = book
         self._parent = parent
         self._stopwatch = stopwatch or WorkerClock()
-        self._check_at = 0.0
         self._stopped = 0.0  # seconds
         self._waited_at = math.inf  # the end of the latest wait
         self._player: RealtimePlayer | None = None
@@ -71,22 +68,16 @@ class RealtimeSession:
         ]
         for member in self._members:
             self._children.add(member)
-        self._selector = selectors.DefaultSelector()
-        for source in (parent, self._children):
-            self._selector.register(source, selectors.EVENT_READ)
 
     def step(self, longest_wait: float) -> bool:
         """Wait for the next thing and let it happen. Returns whether the parent has sent a message."""
         timeout = longest_wait
         if self._player is not None:
             timeout = min(max(0.0, self._player.next_time - self._now()), timeout)
-        ready = self._selector.select(timeout)
+        events = self._children.poll(timeout, [self._parent])
         self._notice_stop(timeout)
         self._stopwatch.lap(WAITING)
-        sources = [key.fileobj for key, _ in ready]
-        if self._children in sources or self._now() >= self._check_at:
-            self._check_at = self._now() + CHECK_SECONDS
-            self._receive()
+        self._receive(events)
         now = self._now()
         if self._player is None:
             if len(self._ready) == len(self._members):
@@ -96,7 +87,7 @@ class RealtimeSession:
         elif self._player.next_time <= now:
             self._player.happen(now)
         self._stopwatch.lap(ENVIRONMENT)
-        return self._parent in sources
+        return self._parent.poll()
 
     def _request(self, process: int, inputs: PolicyInputs) -> None:
         """Ask a process for a decision. If it has just died, the next messages will say so."""
@@ -115,9 +106,9 @@ class RealtimeSession:
             now -= stopped
         self._waited_at = now
 
-    def _receive(self) -> None:
-        """Receive what the processes send. WorkersFailedError if one fails again and again."""
-        for member, event in self._children.poll(0.0):
+    def _receive(self, events: Sequence[Event]) -> None:
+        """Take in what the processes have sent. WorkersFailedError if one fails again and again."""
+        for member, event in events:
             process, player = member.index, self._player
             if isinstance(event, Ended):
                 self._ready.discard(process)
@@ -147,7 +138,7 @@ class RealtimeWorker(Worker):
     def run(self, connection: Connection) -> None:
         use_one_thread()
         config, layout, machine = self.setup.config, self.setup.layout, self.setup.machine
-        clock = WorkerClock(self.memory.times.array[self.place.worker])
+        clock = WorkerClock(self.memory.times.array[self.index])
         alive = Heartbeat(connection)
         environments = self.make_environments(alive)
         unrolls = RealtimeUnrolls(layout, config.environment, environments)
@@ -157,7 +148,7 @@ class RealtimeWorker(Worker):
             compute_dtype=machine.worker_precision,
             weights=self.memory.weights,
             processes=machine.inference_processes,
-            seed=(config.seed, self.place.worker, self.setup.resume_count, self.place.restart_index),
+            seed=(config.seed, self.index, self.setup.resume_count, self.restart_index),
         )
         free: deque[int] = deque()  # slots
         waiting: deque[Rows] = deque()
@@ -175,7 +166,7 @@ class RealtimeWorker(Worker):
             while waiting and free:
                 rows, slot = waiting.popleft(), free.popleft()
                 layout.array(rows, "dropped_unrolls")[:] = dropped
-                self.rows[slot] = rows
+                self.memory.slots.array[self.index, slot] = rows
                 dropped = 0
                 for game in games:
                     report_failed_resets(connection, game.failed_resets)

@@ -25,7 +25,7 @@ from replay.unroll_layout import UnrollLayout
 from workers.realtime.session import RealtimeWorker
 from workers.shared_array import CPU, SharedArray, make_times
 from workers.shared_weights import SharedWeights
-from workers.worker import Place, PlaySetup, SharedMemory
+from workers.worker import PlaySetup, SharedMemory
 from wrappers.atari import make_atari
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ class Learner:
         self.times = make_times(1)
         machine = Machine(torch.device("cpu"), torch.float32, torch.float32, 1, 2, 1, inference_processes=processes)
         setup = PlaySetup(config, make_atari, self.layout, machine)
-        worker = RealtimeWorker(setup, SharedMemory(self.slots, self.weights, self.times), Place(0))
+        worker = RealtimeWorker(setup, SharedMemory(self.slots, self.weights, self.times), index=0)
         self.child = start_forked(worker, "worker 0")
 
     def descendants(self) -> list[psutil.Process]:
