@@ -49,24 +49,41 @@ class Sink:
         """Called at the end."""
 
 
-class JsonLinesSink(Sink):
+class _LineFile(Sink):
+    """Appends lines to a file. What does not fit on a full disk stays in memory, and is written at the next flush."""
+
+    def __init__(self, path: Path) -> None:
+        # Unbuffered: a buffer would keep what a full disk refused, and write it again at some later time.
+        self._file = FileIO(path, "a")
+        self._unwritten = bytearray()
+
+    def _add(self, line: str) -> None:
+        self._unwritten += line.encode()
+
+    def _flush(self) -> None:
+        while self._unwritten:
+            del self._unwritten[: self._file.write(self._unwritten)]
+
+    def close(self) -> None:
+        if not self._file.closed:
+            try:
+                self._flush()
+            finally:
+                self._file.close()
+
+
+class JsonLinesSink(_LineFile):
     """Appends each report to `path` as one line of strict JSON.
 
     Each line is written immediately, so `tail -f` follows the run. A kill leaves at most one incomplete last line.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._lines = _LineFile(path)
-
     def write(self, report: Report) -> None:
-        self._lines.add(json.dumps(json_safe(report), allow_nan=False) + "\n")
-        self._lines.flush()
-
-    def close(self) -> None:
-        self._lines.close()
+        self._add(json.dumps(json_safe(report), allow_nan=False) + "\n")
+        self._flush()
 
 
-class EpisodesCsvSink(Sink):
+class EpisodesCsvSink(_LineFile):
     """Appends each finished game to `path` as a CSV row.
 
     What the environment says of the first game has columns too; later games fill these.
@@ -75,8 +92,8 @@ class EpisodesCsvSink(Sink):
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(path)
         self._clock = clock
-        self._lines = _LineFile(path)
         self._columns: list[str] | None = None  # known with the first game
         self._flushed_at = clock()
 
@@ -86,46 +103,23 @@ class EpisodesCsvSink(Sink):
     def episode(self, row: Episode) -> None:
         columns = self._add_header(list(row.info)) if self._columns is None else self._columns
         values = [row.agent_steps, row.return_, row.length, row.worker, *(row.info.get(name, "") for name in columns)]
-        self._lines.add(",".join(map(str, values)) + "\n")
+        self._add(",".join(map(str, values)) + "\n")
         if self._clock() - self._flushed_at >= EPISODES_FLUSH_SECONDS:
             self._flush()
 
     def close(self) -> None:
         if self._columns is None:
             self._add_header([])
-        self._lines.close()
+        super().close()
 
     def _add_header(self, columns: list[str]) -> list[str]:
         self._columns = columns
-        self._lines.add(",".join([*GAME_COLUMNS, *columns]) + "\n")
+        self._add(",".join([*GAME_COLUMNS, *columns]) + "\n")
         return columns
 
     def _flush(self) -> None:
         self._flushed_at = self._clock()
-        self._lines.flush()
-
-
-class _LineFile:
-    """Appends lines to a file. What does not fit on a full disk stays in memory, and is written at the next flush."""
-
-    def __init__(self, path: Path) -> None:
-        # Unbuffered: a buffer would keep what a full disk refused, and write it again at some later time.
-        self._file = FileIO(path, "a")
-        self._unwritten = bytearray()
-
-    def add(self, line: str) -> None:
-        self._unwritten += line.encode()
-
-    def flush(self) -> None:
-        while self._unwritten:
-            del self._unwritten[: self._file.write(self._unwritten)]
-
-    def close(self) -> None:
-        if not self._file.closed:
-            try:
-                self.flush()
-            finally:
-                self._file.close()
+        super()._flush()
 
 
 def last_report(path: Path) -> Report | None:

@@ -25,10 +25,6 @@ PIECE = 2**20  # bytes that are read at once for the checksum
 Content = Sequence[bytes | memoryview]  # the parts of one value; in the file they follow each other directly
 
 
-class DamagedFileError(Exception):
-    """The file is incomplete, damaged, or not a replay file."""
-
-
 def write_tensor_file(path: Path, state: dict[str, Any]) -> int:
     """Write a nested dict of plain values, contiguous uint8 tensors and lists of bytes. Returns the file's size."""
     contents: list[Content] = []
@@ -48,7 +44,7 @@ def write_tensor_file(path: Path, state: dict[str, Any]) -> int:
 def read_tensor_file(path: Path) -> dict[str, Any]:
     """The inverse of `write_tensor_file`. Tensors and memoryviews map the file, so reading it takes no memory.
 
-    Changing them does not change the file. Raises DamagedFileError if the file is cut off or any bit of it has changed.
+    Changing them does not change the file. Raises OSError if the file is cut off or any bit of it has changed.
     """
     with path.open("rb") as file:
         left, checksum = path.stat().st_size - CHECKSUM_BYTES, 0
@@ -56,7 +52,7 @@ def read_tensor_file(path: Path) -> dict[str, Any]:
             piece = file.read(min(PIECE, left))
             checksum, left = zlib.crc32(piece, checksum), left - len(piece)
         if left < 0 or file.read() != checksum.to_bytes(CHECKSUM_BYTES, "little"):
-            raise DamagedFileError(f"{path} is cut off, damaged, or not a replay file")
+            raise OSError(f"{path} is cut off, damaged, or not a replay file")
         file.seek(0)
         header = file.readline()
         content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), dtype=np.uint8)

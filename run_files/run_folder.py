@@ -37,17 +37,14 @@ def create_run_folder(results_dir: Path, env: str, now: float, run_name: str | N
     results_dir.mkdir(parents=True, exist_ok=True)
     env = re.sub("[/:]", "-", env)  # ids may contain a slash or a colon: ALE/Pong-v5, module:Id-v0
     name = "_".join(filter(None, (run_name, env, str(int(now)))))
-    folder = results_dir / name
-    number = 1
+    folder, number = results_dir / name, 1
     while True:
-        try:
+        with suppress(FileExistsError):
             folder.mkdir()
-        except FileExistsError:
-            number += 1
-            folder = results_dir / f"{name}_{number}"
-        else:
             _sync_folder(results_dir)
             return folder
+        number += 1
+        folder = results_dir / f"{name}_{number}"
 
 
 def numbered_checkpoints(folder: Path) -> list[Path]:

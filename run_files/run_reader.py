@@ -210,28 +210,25 @@ class RunReader:
     def refresh(self) -> bool:
         """Read what is new. Returns whether anything changed."""
         with self._reading:
-            return self._refresh()
-
-    def _refresh(self) -> bool:
-        changed = False
-        if not self._parts:
-            config = read_config(self.folder)
-            if config is not None:
-                self.config = config
-                self._parts = self._lineage(config)
-                changed = True
-        before, self.problems = self.problems, []
-        for file in (file for part in self._parts for file in part.files):
-            if file.path.parent.is_dir():  # what was read of a deleted run stays
-                changed |= file.refresh()
-            if file.unreadable:
-                self.problems.append(f"{file.path} cannot be read ({file.unreadable}).")
-        if not self.folder.is_dir():
-            kept = " What was read before is shown." if self._parts else ""
-            self.problems = [f"The folder of this run has been deleted.{kept}"]
-        elif not self._parts:
-            self.problems = [f"The {CONFIG} of this run is cut off, damaged, or was not written by a run."]
-        return changed or self.problems != before
+            changed = False
+            if not self._parts:
+                config = read_config(self.folder)
+                if config is not None:
+                    self.config = config
+                    self._parts = self._lineage(config)
+                    changed = True
+            before, self.problems = self.problems, []
+            for file in (file for part in self._parts for file in part.files):
+                if file.path.parent.is_dir():  # what was read of a deleted run stays
+                    changed |= file.refresh()
+                if file.unreadable:
+                    self.problems.append(f"{file.path} cannot be read ({file.unreadable}).")
+            if not self.folder.is_dir():
+                kept = " What was read before is shown." if self._parts else ""
+                self.problems = [f"The folder of this run has been deleted.{kept}"]
+            elif not self._parts:
+                self.problems = [f"The {CONFIG} of this run is cut off, damaged, or was not written by a run."]
+            return changed or self.problems != before
 
     @property
     def history(self) -> History:

@@ -20,7 +20,7 @@ from run_files.checkpoint import (
     write_checkpoint,
 )
 from run_files.metrics import EVALUATIONS, last_report
-from run_files.replay_file import DamagedFileError, read_tensor_file
+from run_files.replay_file import read_tensor_file
 from run_files.run_folder import BEST, CHECKPOINTS, NUMBERED_REPLAYS, remove_abandoned
 
 REPLAYS_DEPEND_ON = ("replay_parameters", "use_replay_compression")  # what fits them besides the unrolls' layout
@@ -142,12 +142,12 @@ def plan_resume(parent: Checkpoint, network: ActorCritic, config: Config, layout
     restored = in_flight is not None and all(
         seat["game"] is not None for snapshot in in_flight["snapshots"] for seat in snapshot["seats"]
     )
-    notes = [
-        f"resuming from {parent.path} at {parent.agent_steps:,} agent steps",
-        *notes_on_options(parent, config),
-        *notes_on_replays,
-        "the games continue exactly where they stopped" if restored else "new games begin",
-    ]
+    notes = [f"resuming from {parent.path} at {parent.agent_steps:,} agent steps"]
+    if parent.config.environment != config.environment:
+        notes.append("the best checkpoint and mean returns begin anew: the environment has other options")
+    if config.run.goal is None and parent.reached_goal is not None:
+        notes.append(f"{parent.reached_goal.flag} was reached, so the run goes on without it")
+    notes += [*notes_on_replays, "the games continue exactly where they stopped" if restored else "new games begin"]
     progress = inherited_progress(parent, config)
     return Resume(planned, schedule, notes, parent, progress=progress, replays=replays, in_flight=in_flight)
 
@@ -168,16 +168,6 @@ def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:
         steps_left = config.run.environment_max_steps - parent.agent_steps
         planned = parent.updates + max(1, int(steps_left / config.agent_steps_per_update))
     return planned, chosen or planned
-
-
-def notes_on_options(parent: Checkpoint, config: Config) -> list[str]:
-    """What the options of the run change, compared with the parent's."""
-    notes = []
-    if parent.config.environment != config.environment:
-        notes.append("the best checkpoint and mean returns begin anew: the environment has other options")
-    if config.run.goal is None and parent.reached_goal is not None:
-        notes.append(f"{parent.reached_goal.flag} was reached, so the run goes on without it")
-    return notes
 
 
 def inherited_progress(parent: Checkpoint, config: Config) -> dict[str, Any]:
@@ -215,7 +205,7 @@ def read_saved_replays(parent: Checkpoint, config: Config, layout: UnrollLayout)
         return empty("none were saved") if any(config.replay.warmup_unrolls) else (NO_REPLAYS, [])
     try:
         saved = read_tensor_file(path)
-    except (DamagedFileError, OSError) as error:
+    except OSError as error:
         return empty(str(error))
     before, options = Config.from_flags(saved["options"]), config.replay
     same = all(getattr(before.replay, name) == getattr(options, name) for name in REPLAYS_DEPEND_ON)
