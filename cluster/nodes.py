@@ -59,7 +59,6 @@ class Node:
     checkout: str | None = None  # None until it has been examined, or if it is left out
     problem: str | None = None  # why it is left out
     cpus: float = 0.0
-    gpus: float = 0.0
 
 
 class ClusterNodes:
@@ -89,8 +88,7 @@ class ClusterNodes:
         for node_id in alive.keys() - self.nodes.keys():
             self.nodes[node_id] = Node(unique_name(alive[node_id], {node.name for node in self.nodes.values()}))
         for node_id, node in self.nodes.items():
-            resources = alive[node_id]["Resources"]
-            node.cpus, node.gpus = resources.get("CPU", 0), resources.get("GPU", 0)
+            node.cpus = alive[node_id]["Resources"].get("CPU", 0)
             said += self._examined(node_id, node)
         return said
 

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -44,16 +45,12 @@ def main(arguments: Sequence[str]) -> None:
     token = options.token
     if token is None and not is_loopback(options.host):
         token = secrets.token_urlsafe(18)
-    try:
-        # Imported here: a mistyped option is reported without the time of the import, and the processes of the live
-        # agent, which import this file too, need less memory.
-        from dashboard.server import serve
-    except ImportError as error:
-        if (error.name or "").split(".")[0] not in ("nicegui", "starlette"):
-            raise
-        raise UsageError(
-            "python -m dashboard needs NiceGUI: pip install -r dashboard/requirements.txt would be right."
-        ) from None
+    if find_spec("nicegui") is None:
+        raise UsageError("python -m dashboard needs NiceGUI: pip install -r dashboard/requirements.txt would be right.")
+    # Imported here: a mistyped option is reported without the time of the import, and the processes of the live agent,
+    # which import this file too, need less memory.
+    from dashboard.server import serve
+
     serve(folder, options.host, options.port, token)
 
 

@@ -35,7 +35,7 @@ class LivePicture(NamedTuple):
 
 
 class LiveGame:
-    """A process in which `play_live` plays, until `close`."""
+    """A process in which `play_live` plays, until `close`, or until the dashboard ends in any way."""
 
     def __init__(self, folder: Path, root: Path, chosen: str | None) -> None:
         """Start it. Raises PageError if there are too many, or if the system refuses."""
@@ -71,8 +71,3 @@ class LiveGame:
         if self in _running:
             _running.discard(self)
             threading.Thread(target=self._child.end).start()
-
-
-def close_all() -> None:
-    for game in list(_running):
-        game.close()

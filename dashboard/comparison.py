@@ -1,7 +1,6 @@
 """Pages that compare runs, any selection or all of a sweep: curves of groups of seeds, scores, and what differs."""
 
 import math
-import threading
 from asyncio import to_thread
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -43,7 +42,6 @@ class ComparisonView:
         self._rows: list[RunRow] | None = None  # None: not looked yet
         self._groups: list[Group] = []  # of the rows
         self._readers: dict[Path, RunReader] = {}
-        self._reading = threading.Lock()
         self._cards: dict[str, ChartCard] = {}
 
     async def build(self) -> None:
@@ -91,16 +89,15 @@ class ComparisonView:
 
     def _read(self) -> list[Group]:
         """The groups of the runs, with their curves."""
-        with self._reading:
-            histories = []
-            for row in self._rows or ():
-                if row.folder not in self._readers:
-                    new = self._results.reader(row.folder, with_games=False, most_reports=REPORTS_OF_ONE)
-                    self._readers[row.folder] = new
-                reader = self._readers[row.folder]
-                reader.refresh()
-                histories.append(reader.history)
-            return group_runs(histories)
+        histories = []
+        for row in self._rows or ():
+            if row.folder not in self._readers:
+                new = self._results.reader(row.folder, with_games=False, most_reports=REPORTS_OF_ONE)
+                self._readers[row.folder] = new
+            reader = self._readers[row.folder]
+            reader.refresh()
+            histories.append(reader.history)
+        return group_runs(histories)
 
     async def _draw(self, *_: object) -> None:
         self._groups = groups = await to_thread(self._read)

@@ -5,7 +5,6 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -22,7 +21,6 @@ from agents.spaces import check_spaces, make_unroll_layout
 from dashboard.children import LivePicture
 from dashboard.saliency import overlay, saliency
 from evaluation.film import film_format
-from evaluation.logged_game import action_labels
 from evaluation.parallel_games import GameSeries, ParallelGames, evaluation_options
 from machine.device import choose_precision
 from machine.system_settings import use_one_thread
@@ -30,7 +28,6 @@ from option_flags import Config
 from options.presets import is_noframeskip
 from options.rules import UsageError
 from processes.messages import Kind, receive, send
-from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, InvalidCheckpointError, read_checkpoint
 from run_files.run_folder import CHECKPOINTS, newest_first
 from workers.policy_inputs import as_batch
@@ -94,7 +91,8 @@ class GamePlayer:
         # Of an Atari game, which may draw a thing in every other frame, the last two; of others, the last one.
         self._screens: deque[NDArray[np.uint8]] = deque(maxlen=2 if is_noframeskip(options.env) else 1)
         environment = make_environment(options, 0, self._watch)
-        self._names = bar_names(self._layout, action_labels(environment))
+        # One for each of the numbers that `as_bars` of a distribution gives.
+        self._names = *self._layout.choice_names, *(f"action {name}" for name in self._layout.number_names)
         frames_per_second = film_format(options.env, environment).frames_per_second
         self.seconds_per_step = options.frames_per_step / float(frames_per_second)
         series = GameSeries(make_environment=lambda *_: environment, environment=options, seed=(seed,))
@@ -203,10 +201,3 @@ def _png(picture: NDArray[np.uint8]) -> bytes:
     done, encoded = cv2.imencode(".png", np.ascontiguousarray(picture), [cv2.IMWRITE_PNG_COMPRESSION, 3])
     assert done
     return encoded.tobytes()
-
-
-def bar_names(layout: UnrollLayout, names: Sequence[str]) -> tuple[str, ...]:
-    """One name for each of the numbers that `as_bars` of a distribution gives; `names` are of discrete actions."""
-    if layout.action_kind == "discrete":
-        return tuple(names)
-    return (*layout.choice_names, *(f"action {name}" for name in layout.number_names))

@@ -14,7 +14,6 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dashboard import children
 from dashboard.comparison import ComparisonView
 from dashboard.list_page import ListView
 from dashboard.page_parts import show_page
@@ -50,7 +49,6 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
     address = f"http://{shown_host}:{port}/" + (f"?token={token}" if token else "")
     elsewhere = "" if shown_host == host else "; on other machines, with the name of this one in place of 127.0.0.1"
     app.on_startup(lambda: print(f"runs in {results.shown_root}: {address} (CTRL+C ends){elsewhere}", flush=True))
-    app.on_shutdown(children.close_all)
     with suppress(KeyboardInterrupt):  # the server ends in good order, and then raises it again
         ui.run(
             host=host,

@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -31,7 +32,6 @@ TOLERANCE = 1e-5
 COMPARED = 32  # random observations
 
 Tensors = tuple[torch.Tensor, ...]
-Compute = Callable[[Tensors], Tensors]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +74,13 @@ def export(checkpoint: Checkpoint, folder: Path) -> tuple[Path, float]:
         # Of torch's own code, and of sizes that tracing may fix: the files are compared for another number of rows.
         warnings.simplefilter("ignore")
         try:
-            content = as_onnx(policy, example, described)
+            program = as_onnx(policy, example, described)
         except Exception as error:  # most likely of the torso, if that is the user's own
             if not is_own(config.network.network):
                 raise
             sentence = f"--network={config.network.network} cannot be exported: {last_line(error)}."
             raise UsageError(sentence, traceback_of(error)) from None
-    difference = largest_difference(onnx_function(content), inputs, expected)
+    difference = largest_difference(program, inputs, expected)
     if not difference <= TOLERANCE:
         raise UsageError(
             f"{FILE} would not compute what the network computes: its outputs differ by {difference:.1e}, "
@@ -88,7 +88,7 @@ def export(checkpoint: Checkpoint, folder: Path) -> tuple[Path, float]:
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / FILE, content)
+        write_atomically(folder / FILE, program.model_proto.SerializeToString())
     except OSError as error:
         raise UsageError(
             f"--output={folder} cannot be written ({error.strerror}); name a folder that you can write to."
@@ -171,8 +171,13 @@ def random_inputs(network: ActorCritic, layout: UnrollLayout) -> dict[str, torch
     return inputs
 
 
-def as_onnx(policy: ExportedPolicy, inputs: Tensors, metadata: Mapping[str, str]) -> bytes:
-    """The policy as ONNX. The run's options in the metadata define how observations are made."""
+def as_onnx(policy: ExportedPolicy, inputs: Tensors, metadata: Mapping[str, str]) -> torch.onnx.ONNXProgram:
+    """The policy as ONNX, which ONNX Runtime computes if it is called.
+
+    The run's options in the metadata define how observations are made.
+    """
+    import onnxruntime
+
     count = torch.export.Dim("N")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it names packages that are not needed here
     program = torch.onnx.export(
@@ -185,27 +190,13 @@ def as_onnx(policy: ExportedPolicy, inputs: Tensors, metadata: Mapping[str, str]
         verbose=False,
     )
     assert program is not None
-    model = program.model_proto
-    for key, value in metadata.items():
-        model.metadata_props.add(key=key, value=value)
-    content: bytes = model.SerializeToString()
-    return content
+    program.model.metadata_props.update(metadata)
+    # On a GPU, where there is one, it would round differently.
+    program.initialize_inference_session(partial(onnxruntime.InferenceSession, providers=["CPUExecutionProvider"]))
+    return program
 
 
-def onnx_function(content: bytes) -> Compute:
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    names = [given.name for given in session.get_inputs()]
-
-    def compute(inputs: Tensors) -> Tensors:
-        given = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
-        return tuple(torch.from_numpy(array) for array in session.run(None, given))
-
-    return compute
-
-
-def largest_difference(compute: Compute, inputs: Tensors, expected: Tensors) -> float:
+def largest_difference(compute: Callable[..., Sequence[torch.Tensor]], inputs: Tensors, expected: Tensors) -> float:
     """The largest difference of an output from what is expected, for the whole batch and for a single row.
 
     It is relative to the largest number of this output in the batch, or absolute if all are below 1: rounding is as
@@ -213,7 +204,7 @@ def largest_difference(compute: Compute, inputs: Tensors, expected: Tensors) -> 
     """
     differences = []
     for rows in (slice(None), slice(0, 1)):
-        found = compute(tuple(tensor[rows] for tensor in inputs))
+        found = compute(*(tensor[rows] for tensor in inputs))
         for one, other in zip(found, expected, strict=True):
             scale = torch.where(other > IMPOSSIBLE, other, 0.0).abs().max().clamp(min=1)
             differences.append(((one - other[rows]).abs() / scale).max())

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-import gymnasium
 import numpy as np
 
 from evaluation.film import Film, Picture, Scene, film_format, score_text
@@ -64,7 +63,8 @@ class Replay:
         self.format = film_format(series.environment.env, self._environment)
         heading = f"game {result.game}, {'greedy' if series.greedy else 'sampled'} policy"
         self._scene = Scene(game_name(series.environment.env), heading, stretched=self.format.stretched)
-        self._names = action_labels(self._environment)
+        spec = environment_spec(self._environment)
+        self._names = spec.choice_names if spec.action_kind == "discrete" else []  # other actions are shown as numbers
         self._unit = "step" if self._log.ages is None else "frame"
         self._played = self._source_of_actions()
         self.frames = self._steps = 0
@@ -128,9 +128,3 @@ class Replay:
             rows |= {"action": self._name_of(played.action), "age of its screen": age}
         self._seen.append((screen.copy(), rows))
         self.frames += 1
-
-
-def action_labels(environment: gymnasium.Env[Any, Any]) -> list[str]:
-    """The names of discrete actions, or their numbers if the environment has no names for them; else no names."""
-    spec = environment_spec(environment)
-    return spec.choice_names if spec.action_kind == "discrete" else []

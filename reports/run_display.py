@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.rule import Rule
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from reports.number_format import VALUE_WIDTH, count, formatted, number
@@ -215,9 +215,8 @@ def _curve(trend: Sequence[float], width: int) -> list[RenderableType]:
 
 def _replays(status: Status, width: int) -> list[RenderableType]:
     """A line for each replay: how full it is, as a bar and in unrolls, and its share of each batch."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for justify in ("left", "left", "right", "left", "left"):
-        grid.add_column(no_wrap=True, justify=justify)
+    columns = (Column(no_wrap=True, justify=justify) for justify in ("left", "left", "right", "left", "left"))
+    grid = Table.grid(*columns, padding=(0, 2, 0, 0))
     for name, fill, capacity, share, _needed in status.replays:
         full = bar(fill / max(1, capacity), max(5, min(32, width - 50)))
         of, batch = Text(f"of {count(capacity)}", DIM), Text(f"{share} in each batch", DIM)
@@ -271,9 +270,7 @@ def bar(fraction: float, width: int | None = None) -> ProgressBar:
 
 def progress_line(done: float) -> Table:
     """A bar over the whole width, then the percentage."""
-    grid = Table.grid(expand=True, padding=(0, 0, 0, 1))
-    grid.add_column(ratio=1)
-    grid.add_column(no_wrap=True)
+    grid = Table.grid(Column(ratio=1), Column(no_wrap=True), expand=True, padding=(0, 0, 0, 1))
     grid.add_row(bar(done), f"{done:6.1%}")
     return grid
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 
-import cv2
-from PIL import Image
+import av
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
@@ -145,18 +145,14 @@ def tag_of(name: str) -> str:
 
 def gif_of(path: Path) -> bytes:
     """The beginning of a video as a small animation at a low rate."""
-    video = cv2.VideoCapture(str(path))
-    rate = video.get(cv2.CAP_PROP_FPS) or 60.0
-    step = math.ceil(rate / GIF_RATE)
-    pictures: list[Image.Image] = []
-    for number in range(math.ceil(GIF_SECONDS * rate)):
-        if not video.grab():
-            break
-        if number % step == 0:
-            picture = Image.fromarray(cv2.cvtColor(video.retrieve()[1], cv2.COLOR_BGR2RGB))
-            picture.thumbnail((GIF_WIDTH, picture.height))
-            pictures.append(picture)
-    video.release()
+    with av.open(path) as video:
+        rate = float(video.streams.video[0].average_rate or 60)
+        step = math.ceil(rate / GIF_RATE)
+        pictures = []
+        for frame in islice(video.decode(video=0), 0, math.ceil(GIF_SECONDS * rate), step):
+            width = min(GIF_WIDTH, frame.width)
+            height = round(frame.height * width / frame.width)
+            pictures.append(frame.to_image(width=width, height=height))  # type: ignore[no-untyped-call]
     buffer = BytesIO()
     pictures[0].save(
         buffer, "GIF", save_all=True, append_images=pictures[1:], duration=round(1000 * step / rate), loop=0

@@ -89,7 +89,7 @@ def test_an_lstm_policy_is_exported_to_another_folder(tmp_path: Path) -> None:
 def test_a_policy_that_differs_from_the_network_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     as_onnx = export.as_onnx
 
-    def with_another_bias(policy: export.ExportedPolicy, *others: Any) -> bytes:
+    def with_another_bias(policy: export.ExportedPolicy, *others: Any) -> torch.onnx.ONNXProgram:
         network = copy.deepcopy(policy)
         network.network.value_head.bias.data.add_(1e-4)
         return as_onnx(network, *others)
@@ -110,7 +110,7 @@ def test_the_largest_difference_is_relative_to_the_largest_number_and_looks_at_a
     inputs = (torch.tensor([0.0, 0.5, largest]),)
 
     def difference(compute: Callable[[torch.Tensor], torch.Tensor]) -> float:
-        return export.largest_difference(lambda tensors: (compute(tensors[0]),), inputs, inputs)
+        return export.largest_difference(lambda tensor: (compute(tensor),), inputs, inputs)
 
     assert difference(lambda x: x) == 0
     assert difference(lambda x: x + 0.25) == pytest.approx(0.25 / unit)
