@@ -116,7 +116,6 @@ class PlayerPool:
             member = Member(f"player {index}", lambda starts: player, index)
             self._given[member] = {}
             children.add(member)
-        self._send_tasks()
 
     @property
     def under_way(self) -> bool:

@@ -24,8 +24,8 @@ from run_files.checkpoint import OWN_FLAGS
 from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
 
 FINAL_CODES = (1, 2)  # of learners that have said why the run cannot go on
-# Of learners that have ended in good order, also where a stop signal came while they started.
-KNOWN_CODES = (0, LearnerLostError.exit_code, 128 + signal.SIGTERM, -signal.SIGTERM)
+KNOWN_CODES = {0, LearnerLostError.exit_code}  # of learners that have not been lost themselves
+STOPPED_AT_START = {128 + signal.SIGTERM, -signal.SIGTERM}
 POLL_SECONDS = 0.1
 # The learners find each other there; gloo itself would take the address of this host's name.
 NETWORK = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo0" if sys.platform == "darwin" else "lo")
@@ -115,14 +115,16 @@ class Launcher:
                 said = next((code for code in codes if code in FINAL_CODES), None)
                 if said is not None and codes[0] not in FINAL_CODES:
                     write(sys.stderr, learners.errors())
-                lost = ", ".join(str(rank) for rank, code in enumerate(codes) if code not in KNOWN_CODES) or "one"
                 if said is not None or codes[0] == 0:  # the first one writes the run's files
                     return said or 0
-                if self._asked_to_stop and set(codes) <= set(KNOWN_CODES):
+                known = KNOWN_CODES | STOPPED_AT_START if self._asked_to_stop else KNOWN_CODES
+                if self._asked_to_stop and known.issuperset(codes):
                     return _code_of_end(codes[0])
                 folder = learners.saved_folder()
+            lost = ", ".join(str(rank) for rank, code in enumerate(codes) if code not in known) or "one"
             if self._asked_to_stop:
-                raise RunFailedError(f"learner {lost} was lost before the run was saved; its last checkpoint is left.")
+                left = "" if folder is None else "; its last checkpoint is left"
+                raise RunFailedError(f"learner {lost} was lost before the run was saved{left}.")
             if time.monotonic() - begun > self._stable_seconds:
                 restarts_left = self._restarts
             if not restarts_left:
@@ -156,7 +158,7 @@ class Launcher:
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         self._asked_to_stop = self._asked_to_stop or number in STOP_SIGNALS
         # A Python that has only begun to start answers SIGINT with a traceback.
-        self._signals.append(signal.SIGTERM if number == signal.SIGINT else number)
+        self._signals.append(signal.SIGTERM if number in STOP_SIGNALS else number)
 
 
 def resumed(flags: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

@@ -84,6 +84,11 @@ def gpu_utilization(device: torch.device) -> float | None:
         return None
 
 
+def gpu_memory_mb(device: torch.device) -> float | None:
+    """Megabytes of GPU memory that torch has reserved for this process."""
+    return torch.cuda.memory_reserved(device) / 1e6 if device.type == "cuda" else None
+
+
 def learner_threads(device: torch.device, alone: bool = False) -> int:
     """CPU threads of the learner: half the cores if it computes on the CPU (workers need the rest), few with a GPU.
 

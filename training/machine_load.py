@@ -10,7 +10,7 @@ import psutil
 import torch
 from numpy.typing import NDArray
 
-from machine.device import gpu_utilization
+from machine.device import gpu_memory_mb, gpu_utilization
 from run_files.metrics import JsonValue
 from workers.shared_array import CPU, STAGES, SharedArray
 from workers.worker_pool import WorkerPool
@@ -57,7 +57,7 @@ class MachineLoad:
             "memory_learner_mb": self._memory[0],
             "memory_workers_mb": self._memory[1],
             "gpu_utilization": gpu_utilization(self._device),  # in the latest second at most
-            "gpu_memory_mb": torch.cuda.memory_reserved(self._device) / 1e6 if self._device.type == "cuda" else None,
+            "gpu_memory_mb": gpu_memory_mb(self._device),
             "core_seconds_per_1000_frames": 10 * (learner + workers) / frames_per_second if frames_per_second else None,
         }
 

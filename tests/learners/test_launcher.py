@@ -173,14 +173,30 @@ def test_a_stop_signal_while_the_learners_start_is_no_finished_run(
     assert learners.signals == [signal.SIGTERM], "to SIGINT, a Python that has only begun to start says a traceback"
 
 
-def test_a_learner_that_is_lost_before_the_run_is_saved_is_no_orderly_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("saved", "left"), [(Path("results/run"), "; its last checkpoint is left"), (None, "")])
+def test_a_learner_that_is_lost_before_the_run_is_saved_is_no_orderly_end(
+    saved: Path | None, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def start(*_: Any) -> FakeLearners:
         signal.raise_signal(signal.SIGINT)
-        return FakeLearners(100, -9, LearnerLostError.exit_code)
+        return FakeLearners(100, -9, LearnerLostError.exit_code, saved=saved)
 
     monkeypatch.setattr("learners.launcher.Learners", start)
-    with pytest.raises(RunFailedError, match="^learner 0 was lost before the run was saved; its last checkpoint"):
+    with pytest.raises(RunFailedError, match=f"^learner 0 was lost before the run was saved{left}.$"):
         Launcher(2, 3, 600.0).run({})
+
+
+def test_a_closed_terminal_stops_learners_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their exit codes at the start, learners are told apart that were stopped and that were lost."""
+    learners = FakeLearners(100, -signal.SIGTERM, 128 + signal.SIGTERM)
+
+    def start(*_: Any) -> FakeLearners:
+        signal.raise_signal(signal.SIGHUP)
+        return learners
+
+    monkeypatch.setattr("learners.launcher.Learners", start)
+    assert Launcher(2, 3, 600.0).run({}) == 128 + signal.SIGINT
+    assert learners.signals == [signal.SIGTERM]
 
 
 def test_a_learner_that_is_lost_after_the_first_one_has_ended_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

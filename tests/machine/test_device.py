@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.cuda._utils import _get_device_index
 
-from machine.device import choose_device, gpu_utilization, is_nvidia, padded_size
+from machine.device import choose_device, gpu_memory_mb, gpu_utilization, is_nvidia, padded_size
 
 
 @pytest.mark.parametrize(("asked", "chosen"), [("auto", 0), ("cuda", 0), ("cuda:0", 0), ("cuda:1", 1)])
@@ -37,6 +37,6 @@ def test_without_the_package_or_the_driver_the_utilization_is_not_known(
 
 def test_other_devices_have_no_figures_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("cpu", "mps"):
-        assert gpu_utilization(torch.device(name)) is None
+        assert gpu_utilization(torch.device(name)) is None and gpu_memory_mb(torch.device(name)) is None
     monkeypatch.setattr(torch.version, "hip", "6.4")
     assert not is_nvidia(torch.device("cuda")) and gpu_utilization(torch.device("cuda")) is None

@@ -44,7 +44,7 @@ def test_machado_is_that_of_the_paper_and_of_dopamine() -> None:
     assert differing == {"protocol", *preset("protocol", "machado")} - {"max_game_frames"}
 
 
-def test_the_settings_for_a_gpu_repeat_what_was_measured() -> None:
+def test_the_settings_for_a_gpu_are_those_of_the_documents() -> None:
     config = parse(["--settings=atari_gpu"])
     assert config.replay.shares == (4, 12)
     assert config.workers.envs_per_worker == 4

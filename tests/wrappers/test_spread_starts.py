@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
 from options.rules import UsageError
 from tests.wrappers.hand_written import NEVER, Scripted, options_of
@@ -16,7 +17,8 @@ LIMIT = 10
 
 def cut_environment(seed: int, ends: dict[int, tuple[bool, bool]]) -> AnyEnvironment:
     scripted = Scripted(gymnasium.spaces.Box(0, 1, (2,), np.float32), rewards=[1.0], ends=ends)
-    env = AnyEnvironment(scripted, options_of(max_game_frames=LIMIT), 0)
+    scripted.spec = EnvSpec("Scripted-v0", max_episode_steps=LIMIT)  # which alone ends nothing
+    env = AnyEnvironment(scripted, options_of(), 0)
     env.cut_first_episode(np.random.default_rng(seed))
     return env
 

@@ -71,6 +71,7 @@ class RealtimeSession:
 
     def step(self, longest_wait: float) -> bool:
         """Wait for the next thing and let it happen. Returns whether the parent has sent a message."""
+        self._children.start_due()  # before the timeout is computed: a fork takes time
         timeout = longest_wait
         if self._player is not None:
             timeout = min(max(0.0, self._player.next_time - self._now()), timeout)
