@@ -8,31 +8,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.parallel_games import GameResult
-from option_flags import Config
+from option_flags import Config, EnvironmentOptions
 from reports.number_format import number, percent, table_lines
 from reports.run_display import Cards, Status
 from reports.scores import RESAMPLES, human_normalised, interval_of
 from run_files.checkpoint import Checkpoint
 from run_files.metrics import Report
 
+PUBLISHED_FRAMES = 18_000  # of the shortest games that are compared with people's, five minutes
 
-def score_figures(results: Sequence[GameResult], env: str) -> dict[str, Any]:
+
+def score_figures(results: Sequence[GameResult], environment: EnvironmentOptions) -> dict[str, Any]:
     """The statistics of some games, under the names that result files use.
 
-    With a single game, deviation and interval are None. The bootstrap uses its own fixed seed, so equal returns give
-    equal intervals.
+    Games that were cut off earlier than published ones have no human-normalised score. With a single game, deviation
+    and interval are None. The bootstrap uses its own fixed seed, so equal returns give equal intervals.
     """
     returns = np.array([result.return_ for result in results], np.float64)
-    several = len(returns) > 1
+    several, cut_off = len(returns) > 1, sum(result.cut_off for result in results)
+    is_comparable = not cut_off or environment.max_game_frames >= PUBLISHED_FRAMES
     return {
-        "cut_off": sum(result.cut_off for result in results),
+        "cut_off": cut_off,
         "return_mean": float(returns.mean()),
         "return_mean_95": bootstrap_interval(returns, np.random.default_rng(0)) if several else None,
         "return_median": float(np.median(returns)),
         "return_std": float(returns.std(ddof=1)) if several else None,  # with n − 1 in the divisor
         "return_min": float(returns.min()),
         "return_max": float(returns.max()),
-        "human_normalised": human_normalised(env, float(returns.mean())),
+        "human_normalised": human_normalised(environment.env, float(returns.mean())) if is_comparable else None,
         "length_mean": float(np.mean([result.length for result in results])),
     }
 
@@ -68,7 +71,7 @@ def result_content(
         **(asdict(config.realtime) if environment.in_real_time else {}),
         "games_wanted": config.test.test_episode_count,
         "games": len(results),
-        **score_figures(results, environment.env),
+        **score_figures(results, environment),
         "seconds": seconds,
         "agent_steps_per_second": sum(result.length for result in results) / max(seconds, 1e-9),
         "game_numbers": [result.game for result in results],

@@ -58,8 +58,10 @@ def plain_text(text: str) -> str:
 
 
 def reason(said: str) -> str:
-    """The line of an output that says most about why a process ended."""
+    """The line of an output that says most about why a process ended, or the first one of where it hangs."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if lines and all(line.startswith('File "') for line in lines):
+        return lines[0]
     telling = [line for line in lines if "error" in line.lower() or "cannot" in line.lower()]
     return (telling or lines or [""])[-1]
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from option_flags import Config, EnvironmentOptions, NetworkOptions, RealtimeOptions, preset
+from options.presets import PRESETS
 from options.rules import UsageError, declared, shown
 from options.run_options import Goal, RunOptions
 from run_files.run_folder import (
@@ -232,9 +233,10 @@ def check_playable(config: Config, checkpoint: Checkpoint) -> None:
     for name in NETWORK_FLAGS if config.run.load_weights_only else FIXED_FLAGS:
         saved = options[name]
         if chosen[name] != saved:
-            flag, protocol = f"--{name}={chosen[name]}", chosen["protocol"]
-            if protocol != options["protocol"] and name in preset("protocol", protocol):
-                flag = f"--protocol={protocol} with its {flag}"
+            flag = f"--{name}={chosen[name]}"
+            for option in PRESETS:
+                if chosen[option] != options[option] and name in preset(option, chosen[option]):
+                    flag = f"--{option}={chosen[option]} with its --{name}={chosen[name]}"
             raise does_not_fit(flag, saved, config.run.op_mode)
 
 

@@ -30,8 +30,8 @@ class CheckpointSaver:
 
     @property
     def has_saved(self) -> bool:
-        """Whether there is a checkpoint to resume from."""
-        return self.saved_updates >= 0
+        """Whether there is a checkpoint to resume from, which nobody has deleted."""
+        return self.saved_updates >= 0 and files.checkpoint_to_use(self.folder) is not None
 
     def due(self) -> int:
         """What to save because it is time to, or because a signal asks for it: NOTHING, CHECKPOINT or WITH_REPLAYS.
@@ -60,6 +60,7 @@ class CheckpointSaver:
         if with_replays:
             self._replays_tried_at = begun
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have deleted it
             self._write(self._snapshot() if with_replays and run.config.run.reproducible else None)
             if with_replays and run.stop.stop_now:
                 run.announce("the replays are not saved; the checkpoint is complete without them")

@@ -155,7 +155,7 @@ def play_again(
     recorded = math.nan if game.return_ is None else game.return_
     # Not the last digits, as in a film.
     if len(steps) < len(game.actions) or not np.isclose(found, recorded, rtol=1e-6, atol=1e-6, equal_nan=True):
-        raise ValueError("is another game when it is played again: does the environment honour the seed of its reset?")
+        raise ValueError("is another game when it is played again; the environment must honour the seed of its reset")
     frames, vectors, rewards, dones = map(np.array, zip(*steps, strict=True))
     dones[-1] = True
     return frames, vectors, rewards.astype(np.float32), dones, is_cut

@@ -166,7 +166,7 @@ class PeriodicEvaluation:
         """Keep the checkpoint if it is the best so far, report, and begin the film."""
         run, progress, results = self._run, self._run.progress, sorted(games.results)
         progress.evaluated_steps = games.agent_steps
-        figures = score_figures(results, run.config.environment.env)
+        figures = score_figures(results, run.config.environment)
         mean = figures["return_mean"]
         is_best = progress.best_eval_mean is None or mean > progress.best_eval_mean
         if is_best:

@@ -37,7 +37,7 @@ class Progress:
         self._layout = layout
         self._environments_per_worker = config.workers.envs_per_worker
         self._frames_per_step = config.environment.frames_per_step
-        self._played_frames = 0  # by this run, in real time
+        self._played_frames = 0  # by this run, where games do not wait
         self.max_steps = config.run.environment_max_steps
         self._parent_seconds = 0.0  # of training, at the start of this run
         self.begin()
@@ -133,9 +133,9 @@ class Progress:
 
     @property
     def frames_per_step(self) -> float:
-        """Game frames from one decision to the next; in real time, the mean of this run."""
+        """Game frames from one decision to the next; where games do not wait, the mean of this run."""
         steps = self.agent_steps - self.parent_steps
-        return self._played_frames / steps if self._layout.real_time and steps else self._frames_per_step
+        return self._played_frames / steps if self._layout.delayed_actions and steps else self._frames_per_step
 
     @property
     def frames(self) -> int:
@@ -198,7 +198,7 @@ class Progress:
             episodes.append(Episode(self.agent_steps + int(t) + 1, game_return, int(lengths[t]), worker, info))
         self._count_episodes(episodes)
         self.interval.add_unroll(row)
-        frames = int(self._layout.array(row, "played_frames")) if self._layout.real_time else 0
+        frames = int(self._layout.array(row, "played_frames")) if self._layout.delayed_actions else 0
         self._played_frames += frames
         self.agent_steps += self._layout.unroll_length
         self._own_unrolls += 1
@@ -259,7 +259,7 @@ class Progress:
 
     @property
     def interval_frames_per_second(self) -> float:
-        if self._layout.real_time:
+        if self._layout.delayed_actions:
             return self.interval.played_frames * self._learners / self.interval_seconds  # all have about as many
         return self.steps_since_report * self.frames_per_step / self.interval_seconds
 

@@ -101,7 +101,8 @@ def last_lines(run: Run, saver: CheckpointSaver, load: MachineLoad) -> list[str]
 
 def bottleneck(run: Run, load: MachineLoad) -> str:
     """A sentence about what limited the speed; or why nothing was learned, if this run made no update."""
-    if run.progress.updates == run.resume.updates:
+    steps = run.progress.agent_steps - run.progress.parent_steps
+    if run.progress.updates == run.resume.updates and steps < run.config.steps_to_learn:
         return f"nothing was learned: the first update needs {run.config.steps_to_learn:,} agent steps"
     options, pace = run.config, ""
     if options.run.reproducible:

@@ -1,5 +1,6 @@
 """Torsos of a user's own: `--network=my_module:make_torso`, a function from the observation space to a module."""
 
+import copy
 from typing import Any
 
 import torch
@@ -43,11 +44,13 @@ def _feature_count(flag: str, torso: nn.Module, trial: TorsoInput) -> int:
             # Pictures and weights of convolutions have the memory format that they have in training.
             channels_last(torso)
             features = torso(trial)
+        torso.train(was_training)
+        with torch.random.fork_rng():
+            copy.deepcopy(torso)(trial)  # with gradients, as in an update
     except FAILURES as error:
         raise UsageError(
             f"{flag}: its module failed for {TRIAL_SIZE} observations with {last_line(error)}.", traceback_of(error)
         ) from None
-    torso.train(was_training)
     if not isinstance(features, torch.Tensor):
         raise UsageError(f"{flag}: its module must return a tensor, not {type(features).__name__}.")
     if features.dim() != 2 or len(features) != TRIAL_SIZE or not features.shape[1]:
@@ -57,4 +60,6 @@ def _feature_count(flag: str, torso: nn.Module, trial: TorsoInput) -> int:
         )
     if not features.is_floating_point():
         raise UsageError(f"{flag}: its module must return floating-point numbers, not {features.dtype}.")
+    if not features.isfinite().all():
+        raise UsageError(f"{flag}: its module must return finite numbers for observations of any values.")
     return features.shape[1]

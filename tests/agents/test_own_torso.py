@@ -155,6 +155,17 @@ def test_a_picture_arrives_scaled_and_a_vector_beside_it(write_module: WriteModu
             "def make_torso(space): return T()",
             r"not \[1, 4\]",
         ),
+        (
+            "from torch import nn\nclass T(nn.Module):\n    def forward(self, x): return x.flatten(1) / 0\n"
+            "def make_torso(space): return T()",
+            r"must return finite numbers",
+        ),
+        (
+            "import torch\nfrom torch import nn\nclass T(nn.Module):\n    def forward(self, x):\n"
+            "        if torch.is_grad_enabled(): raise ValueError('in an update')\n        return x.flatten(1)\n"
+            "def make_torso(space): return T()",
+            "its module failed .* ValueError: in an update",
+        ),
     ],
 )
 def test_mistakes_end_in_one_sentence(write_module: WriteModule, code: str, sentence: str) -> None:

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from evaluation.parallel_games import GameResult
 from evaluation.score_statistics import best_median_worst, bootstrap_interval, score_figures
+from option_flags import Config, EnvironmentOptions
 from reports.scores import PUBLISHED, human_normalised
 from wrappers.emulator import ID_ENDING, atari_games
 
 
 def figures_of(returns: list[float]) -> dict[str, Any]:
-    return score_figures([GameResult(game, each, 7, False, None) for game, each in enumerate(returns)], "CartPole-v1")
+    games = [GameResult(game, each, 7, False, None) for game, each in enumerate(returns)]
+    return score_figures(games, Config.from_flags({"env": "CartPole-v1"}).environment)
 
 
 @settings(max_examples=15)
@@ -59,6 +61,13 @@ def test_the_interval_is_the_bootstrap_interval() -> None:
 )
 def test_best_median_and_worst(returns: list[float], chosen: dict[str, int]) -> None:
     assert best_median_worst(returns) == chosen
+
+
+@pytest.mark.parametrize(("cut_off", "frames", "known"), [(False, 500, True), (True, 500, False), (True, 18_000, True)])
+def test_games_that_were_cut_off_early_are_not_compared_with_people(cut_off: bool, frames: int, known: bool) -> None:
+    games = [GameResult(0, -2.0, 7, cut_off, None)]
+    figures = score_figures(games, EnvironmentOptions(env="PongNoFrameskip-v4", max_game_frames=frames))
+    assert (figures["human_normalised"] is not None) == known
 
 
 def test_human_scores() -> None:

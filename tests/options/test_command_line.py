@@ -225,6 +225,12 @@ def test_flagfile_lines(tmp_path: Path) -> None:
     }
 
 
+def test_a_flagfile_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "my.flags").write_text("--seed=3\n--lr=0.5\n", encoding="utf-8-sig")
+    config = parse([f"--flagfile={tmp_path}/my.flags"])
+    assert (config.seed, config.optimizer.lr) == (3, 0.5)
+
+
 def test_a_flagfile_s_value_may_contain_an_equals_sign(tmp_path: Path) -> None:
     file = tmp_path / "my.flags"
     for line in ("--results_dir lr=1e-4", "--results_dir=lr=1e-4"):

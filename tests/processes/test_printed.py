@@ -183,6 +183,7 @@ def test_plain_text_controls_no_terminal(text: str, plain: str) -> None:
         ("one\ntwo\n", "two"),
         ("Fatal Python error: x\nModuleNotFoundError: y\n\n  <no Python frame>", "ModuleNotFoundError: y"),
         ("the library cannot be found\nbye", "the library cannot be found"),
+        ('  File "game.py", line 7 in step\n  File "worker.py", line 9 in collect\n', 'File "game.py", line 7 in step'),
     ],
 )
 def test_the_line_that_says_most_is_the_last_with_an_error(said: str, wanted: str) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,6 +106,23 @@ def test_a_run_whose_last_checkpoint_cannot_be_written_fails(
     assert capsys.readouterr().out.splitlines()[-1].startswith("resume with: ")
 
 
+def test_a_checkpoint_folder_that_somebody_deletes_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, written = checkpoint_files.keep_newest, 0
+
+    def keep(folder: Path, count: int) -> None:
+        nonlocal written
+        written += 1
+        real(folder, count)
+        if written == 1:
+            shutil.rmtree(folder)
+
+    monkeypatch.setattr(checkpoint_files, "keep_newest", keep)
+    folder = catch_run(tmp_path, environment_max_steps=2_000, save_model_period=15)
+    assert written > 1 and find_checkpoint(str(folder)).updates > 15
+
+
 def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now, tries = 0.0, []
     monkeypatch.setattr(time, "monotonic", lambda: now)
@@ -125,6 +143,7 @@ def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pyte
         save_if_due(failing)
     assert tries == [60.5, 121.0, 181.5]
     failing.saved_updates = 1
+    (failing.folder / checkpoint_files.checkpoint_name(1)).touch()
     failing.save(with_replays=False)
     failed = "no checkpoint could be written (No space left on device); "
     assert run.said == 3 * [f"{failed}there is none yet to go on from"] + [f"{failed}the last complete one is kept"]

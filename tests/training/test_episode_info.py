@@ -56,11 +56,17 @@ def test_a_run_reports_what_is_said_of_its_games_and_ends_at_it(
 def test_all_numbers_of_the_last_info_are_said_and_nested_ones_by_name() -> None:
     info = {
         **{"success": True, "coins": np.float32(2.5), "array": np.ones(3), "text": "x", "nan": np.nan, "a,b": 1},
-        **{"stats": {"deep": {"gold": 7}}, "episode": {"r": 3.0, "l": 5, "t": 0.1, "hits": np.int64(4)}, "length": 9},
+        **{
+            "stats": {"deep": {"gold": 7}},
+            "episode": {"r": 3.0, "l": 5, "t": 0.1, "hits": np.int64(4)},
+            "length": 9,
+            "worker": 3,
+        },
     }
     assert said_of_game(info, []) == {"hits": 4.0, "success": 1.0, "coins": 2.5}
     said = said_of_game(info, ["stats.deep.gold", "coins", "stats.none", "text"])
     assert list(said.items())[:2] == [("stats.deep.gold", 7.0), ("coins", 2.5)] and len(said) == 4
+    assert said_of_game({"agent_steps": 7, "worker": 3}, ["worker"]) == {}, "columns of episodes.csv already"
     assert said_of_game(None, ["success"]) == {}
     assert len(said_of_game({f"number_{place}": place for place in range(100)}, ["number_99"])) == MOST_SAID
 

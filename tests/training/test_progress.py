@@ -1,6 +1,7 @@
 """The counters of a run, its speed, and the sums of an interval."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -146,6 +147,17 @@ def test_each_run_adds_frames_by_its_own_skipped_frames() -> None:
     third.load_state_dict(second.state_dict(updates=0))
     third.agent_steps += 1
     assert third.frames == 503
+
+
+@pytest.mark.parametrize("interaction", ["asynchronous", "sequential"])
+def test_frames_of_games_that_do_not_wait_are_those_that_were_played(interaction: str) -> None:
+    """The last step of a game may be cut short."""
+    layout = replace(LAYOUT, delayed_actions=True)
+    progress = some_progress(layout, interaction=interaction, action_delay=30)
+    row = np.zeros(layout.nbytes, np.uint8)
+    layout.array(row, "played_frames")[...] = 70
+    progress.count_unroll(row)
+    assert progress.frames == 70
 
 
 def test_an_episode_is_reported_at_the_step_that_ended_it() -> None:

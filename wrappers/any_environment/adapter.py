@@ -25,7 +25,8 @@ from wrappers.timeline import DelayedTimeline, Turns
 
 ACTION_MASK, ACTION_MASKS = "action_mask", "action_masks"  # the entry of an `info`, and the method
 MOST_SAID, SAID_NAME = 16, re.compile(GAME_NUMBER)  # numbers that are said of a game, and their names
-OF_GYMNASIUM = ("r", "l", "t", "return", "length")  # RecordEpisodeStatistics: return, length, and seconds
+OF_GYMNASIUM = ("r", "l", "t")  # RecordEpisodeStatistics: return, length, and seconds
+KNOWN = ("agent_steps", "return", "length", "worker")  # of each game without its environment's help
 LARGEST_REWARD = 1e30  # with room for the sum of an episode in float32
 STICKY, IDLE = 1, 2  # numbers of the streams of a seed that draw sticky actions, and random idle actions
 MOST_RESETS = 4  # tries
@@ -304,6 +305,8 @@ def said_of_game(info: Any, named: Sequence[str]) -> dict[str, float]:
     for name, value in entries:
         if len(said) == MOST_SAID:
             break
+        if name in KNOWN:
+            continue
         if isinstance(name, str) and SAID_NAME.fullmatch(name) and isinstance(value, int | float | np.generic):
             with suppress(TypeError, ValueError, OverflowError):
                 number = float(value)
