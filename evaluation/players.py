@@ -112,10 +112,15 @@ class PlayerPool:
         # A task is the number of a game, and what is to be filmed of it; None to play it.
         self._waiting: deque[tuple[int, FilmOfGame | None]] = deque((game, None) for game in games)
         self._given: dict[Member, dict[int, FilmOfGame | None]] = {}
-        for index in range(min(processes, len(self._waiting))):
-            member = Member(f"player {index}", lambda starts: player, index)
-            self._given[member] = {}
-            children.add(member)
+        try:
+            for index in range(min(processes, len(self._waiting))):
+                member = Member(f"player {index}", lambda starts: player, index)
+                self._given[member] = {}
+                children.add(member)
+            self._send_tasks()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def under_way(self) -> bool:
