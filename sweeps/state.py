@@ -63,6 +63,11 @@ class SweepState:
             if wanted["ends"][name] != was:  # named first: the defaults of the pruner follow from it
                 how = f"without --{name}" if was is None else f"with --{name}={was}"
                 raise UsageError(f"{self.folder} holds a search {how}; that, or another --sweep_dir, would be right.")
+        if self.runs and bool(wanted) != bool(before):
+            kind = "a search" if before else "a sweep that is no search"
+            raise UsageError(f"--sweep_dir={self.folder} holds {kind}; another --sweep_dir would be right.")
+        if changed == ["sampler"] and before["sampler"] == {**wanted["sampler"], "seed": before["sampler"].get("seed")}:
+            changed = ["--seed"]
         if self.runs and changed:
             raise UsageError(
                 f"--sweep_dir={self.folder} holds a sweep with another {' and '.join(changed)}; another --sweep_dir, "

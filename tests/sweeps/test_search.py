@@ -187,17 +187,16 @@ def test_another_search_needs_another_folder(tmp_path: Path, capsys: pytest.Capt
         assert run_sweep(words) == 2
         assert f"holds a search {was}; that, or another --sweep_dir" in capsys.readouterr().err
     assert run_sweep(command(folder, {"runs": {"a": {}}})) == 2
-    assert (
-        "holds a sweep with another search and sampler and pruner and ends; another --sweep_dir"
-        in capsys.readouterr().err
-    )
+    assert f"--sweep_dir={folder} holds a search; another --sweep_dir would be right." in capsys.readouterr().err
+    assert run_sweep([*command(folder, definition(trials=1)), "--seed=4"]) == 2
+    assert "holds a sweep with another --seed; another --sweep_dir, or what was" in capsys.readouterr().err
 
 
 def test_a_search_does_not_take_the_folder_of_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "sweep"
     assert run_sweep(command(folder, {"runs": {"a": {"lr": 0.01}}})) == 0
     assert run_sweep(command(folder, definition())) == 2
-    assert "holds a sweep with another search and" in capsys.readouterr().err
+    assert f"--sweep_dir={folder} holds a sweep that is no search; another --sweep_dir" in capsys.readouterr().err
 
 
 def test_a_damaged_study_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
