@@ -45,6 +45,8 @@ def test_a_run_on_this_machine_and_a_node_is_stopped_and_its_resumed_run_may_be_
     resumed.wait_for("results in")
     resumed.wait_for_steps(1)  # a first report, with the steps of the parent
     resumed.wait_for_steps(2000)
+    while not reports(resumed.folder)[-1]["nodes"][0]["received_bytes_per_second"]:  # the gateway tells it now and then
+        resumed.wait_for_steps(400)
     left = [*resumed.children(), *nodes.players()]
     assert len(left) >= 3, "the gateway, an actor and its worker"
     resumed.process.kill()

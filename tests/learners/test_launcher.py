@@ -188,6 +188,7 @@ def test_a_learner_that_is_lost_before_the_run_is_saved_is_no_orderly_end(
 
 def test_a_closed_terminal_stops_learners_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """By their exit codes at the start, learners are told apart that were stopped and that were lost."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, it is ignored
     learners = FakeLearners(100, -signal.SIGTERM, 128 + signal.SIGTERM)
 
     def start(*_: Any) -> FakeLearners:

@@ -178,10 +178,10 @@ def test_settings_are_below_the_grid_and_the_flags_of_a_run() -> None:
         plan_sweep({**definition, "grid": {"lr": [3e-4]}}, {"settings": "atari_gpu"}),
     ):
         config = sweep.runs[-1].config
-        wanted = {"lr": 3e-4, "batch_size": 4, "envs_per_worker": 8}
+        wanted = {"lr": 3e-4, "batch_size": 4, "envs_per_worker": 4}
         assert {name: config.flags()[name] for name in wanted} == wanted
     search = plan_search({"flags": {"settings": "atari_gpu"}, **SEARCH}, {})
-    assert search.configs[0].flags()["envs_per_worker"] == 8 and search.configs[0].optimizer.lr == 3e-3
+    assert search.configs[0].flags()["envs_per_worker"] == 4 and search.configs[0].optimizer.lr == 3e-3
 
 
 def test_differing_flags_are_those_that_are_not_the_same_in_all_runs() -> None:

@@ -13,7 +13,7 @@ import torch
 from option_flags import Config
 from processes.pool import RunFailedError
 from replay.mix import Batch
-from run_files.checkpoint import find_checkpoint, read_checkpoint
+from run_files.checkpoint import checkpoint_name, find_checkpoint, read_checkpoint
 from tests.catch import make_catch
 from tests.training.catch_runs import catch_run, reports, resume_run
 from tests.training.some_run import LAYOUT, some_run
@@ -43,13 +43,16 @@ def interval_of(*losses: float) -> Interval:
     ],
 )
 def test_a_loss_or_weights_that_are_not_finite_end_a_run(
-    losses: tuple[float, ...], finite: bool, saved: bool, message: str | None
+    losses: tuple[float, ...], finite: bool, saved: bool, message: str | None, tmp_path: Path
 ) -> None:
     interval = interval_of(*losses)
     progress = SimpleNamespace(agent_steps=0, parent_steps=0, interval=interval)
     learner = SimpleNamespace(updates=12, is_finite=lambda: finite)
-    saver = CheckpointSaver(some_run(Path(), learner=learner, progress=progress))
-    saver.saved_updates = 1 if saved else -1
+    saver = CheckpointSaver(some_run(tmp_path, learner=learner, progress=progress))
+    if saved:
+        saver.saved_updates = 1
+        saver.folder.mkdir()
+        (saver.folder / checkpoint_name(1)).touch()
     with nullcontext() if message is None else pytest.raises(RunFailedError, match=message):
         saver.end_if_diverged()
     interval.begin(1.0, 20)

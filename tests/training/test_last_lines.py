@@ -17,9 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 def ending(*, status: str = "finished", has_saved: bool = True, **progress: Any) -> list[str]:
     """The last lines of a run with this progress."""
     figures = {
-        **{"agent_steps": 5000, "needs_steps": False, "frames": 20_000, "updates": 30, "seconds": 10.0},
+        **{
+            "agent_steps": 5000,
+            "parent_steps": 0,
+            "needs_steps": False,
+            "frames": 20_000,
+            "updates": 30,
+            "seconds": 10.0,
+        },
         **{"return_mean": 0.0, "return_window": 100, "goal_reached": False, "never_scored": False, "episodes": 7},
-        **{"time_shares_of_run": dict},
+        **{"time_shares_of_run": dict, "seconds": 10.0},
     }
     goal = progress.pop("goal", None)
     config = Config().replace_flags(stop_at_return=goal, r_f_steps=20, batch_size=8)
