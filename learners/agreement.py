@@ -88,7 +88,7 @@ class News(NamedTuple):
     report: bool = False  # what the first learner says: all report after this update
     save: int = 0  # likewise: 0 no, 1 a checkpoint, 2 with the replays
     steps: int = 0  # agent steps
-    frames: int = 0  # game frames, in real time
+    frames: int = 0  # game frames, where games do not wait
     games: Sequence[Episode] = ()  # that ended
 
     def plus(self, steps: int, frames: int, games: Sequence[Episode]) -> "News":

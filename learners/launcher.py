@@ -119,7 +119,7 @@ class Launcher:
                     return said or 0
                 known = KNOWN_CODES | STOPPED_AT_START if self._asked_to_stop else KNOWN_CODES
                 if self._asked_to_stop and known.issuperset(codes):
-                    return _code_of_end(codes[0])
+                    return _code_of_end(next((code for code in codes if code in STOPPED_AT_START), codes[0]))
                 folder = learners.saved_folder()
             lost = ", ".join(str(rank) for rank, code in enumerate(codes) if code not in known) or "one"
             if self._asked_to_stop:
@@ -168,7 +168,7 @@ def resumed(flags: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
 
 
 def _code_of_end(code: int) -> int:
-    """0, unless a stop signal came before the first learner, with this exit code, began its work."""
+    """0, unless a stop signal came before the learner with this exit code began its work."""
     if code == -signal.SIGTERM:  # it had not come to its first line
         return stopped_at_start()
     return 128 + signal.SIGINT if code == 128 + signal.SIGTERM else 0

@@ -213,7 +213,8 @@ def _words_of_file(path: str) -> list[str]:
         raise UsageError(f"it cannot be read: {error.__context__}.") from None
     except ValueError:
         raise UsageError("it must be a text file in UTF-8.") from None
-    lines = [line.removeprefix("\ufeff") for line in lines]  # with which editors of Windows begin a file
+    lines = [line.removeprefix("\ufeff").strip() for line in lines]  # with which editors of Windows begin a file
     # A line is a flag: `--lr=1e-4` or `--lr 1e-4`. absl takes a comment that is indented for one, too.
-    split = [[line] if "=" in line.split()[0] else line.split(maxsplit=1) for line in lines if line[0] != "#"]
+    flag_lines = [line for line in lines if line and not line.startswith(("#", "//"))]
+    split = [[line] if "=" in line.split()[0] else line.split(maxsplit=1) for line in flag_lines]
     return [word for words in split for word in words]

@@ -234,8 +234,8 @@ def check_playable(config: Config, checkpoint: Checkpoint) -> None:
         saved = options[name]
         if chosen[name] != saved:
             flag = f"--{name}={chosen[name]}"
-            for option in PRESETS:
-                if chosen[option] != options[option] and name in preset(option, chosen[option]):
+            for option in (each for each in PRESETS if chosen[each] != options[each]):
+                if preset(option, chosen[option]).get(name, saved) == chosen[name]:
                     flag = f"--{option}={chosen[option]} with its --{name}={chosen[name]}"
             raise does_not_fit(flag, saved, config.run.op_mode)
 

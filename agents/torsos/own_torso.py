@@ -1,6 +1,5 @@
 """Torsos of a user's own: `--network=my_module:make_torso`, a function from the observation space to a module."""
 
-import copy
 from typing import Any
 
 import torch
@@ -45,8 +44,11 @@ def _feature_count(flag: str, torso: nn.Module, trial: TorsoInput) -> int:
             channels_last(torso)
             features = torso(trial)
         torso.train(was_training)
-        with torch.random.fork_rng():
-            copy.deepcopy(torso)(trial)  # with gradients, as in an update
+        buffers = [buffer.clone() for buffer in torso.buffers()]
+        with torch.random.fork_rng(devices=[]):
+            torso(trial)  # with gradients, as in an update
+        for buffer, before in zip(torso.buffers(), buffers, strict=True):
+            buffer.copy_(before)
     except FAILURES as error:
         raise UsageError(
             f"{flag}: its module failed for {TRIAL_SIZE} observations with {last_line(error)}.", traceback_of(error)

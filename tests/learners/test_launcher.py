@@ -157,7 +157,7 @@ def test_a_start_that_held_gives_all_restarts_back(
 
 @pytest.mark.parametrize(
     ("codes", "expected"),
-    [((0, 0), 0), ((143, 143), 130), ((-15, 143), 130), ((0, 143), 0), ((3, 3), 0), ((2, 143), 2)],
+    [((0, 0), 0), ((143, 143), 130), ((-15, 143), 130), ((0, 143), 0), ((3, 3), 0), ((3, 143), 130), ((2, 143), 2)],
 )
 def test_a_stop_signal_while_the_learners_start_is_no_finished_run(
     codes: tuple[int, int], expected: int, monkeypatch: pytest.MonkeyPatch

@@ -226,7 +226,7 @@ def test_flagfile_lines(tmp_path: Path) -> None:
 
 
 def test_a_flagfile_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    (tmp_path / "my.flags").write_text("--seed=3\n--lr=0.5\n", encoding="utf-8-sig")
+    (tmp_path / "my.flags").write_text("\n--seed=3\n  # a comment\n--lr=0.5\n", encoding="utf-8-sig")
     config = parse([f"--flagfile={tmp_path}/my.flags"])
     assert (config.seed, config.optimizer.lr) == (3, 0.5)
 

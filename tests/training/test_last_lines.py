@@ -26,7 +26,7 @@ def ending(*, status: str = "finished", has_saved: bool = True, **progress: Any)
             "seconds": 10.0,
         },
         **{"return_mean": 0.0, "return_window": 100, "goal_reached": False, "never_scored": False, "episodes": 7},
-        **{"time_shares_of_run": dict, "seconds": 10.0},
+        **{"time_shares_of_run": dict},
     }
     goal = progress.pop("goal", None)
     config = Config().replace_flags(stop_at_return=goal, r_f_steps=20, batch_size=8)
