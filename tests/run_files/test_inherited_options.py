@@ -81,6 +81,21 @@ def test_another_game_or_other_actions_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "flag"),
+    [
+        ({}, "--settings=standard with its --network=auto"),
+        ({"network": "separate_mlp"}, "--settings=standard with its --popart=False"),
+        ({"network": "mlp"}, "--network=mlp"),
+    ],
+)
+def test_a_refusal_names_the_settings_that_a_flag_comes_from(given: dict[str, Any], flag: str) -> None:
+    checkpoint = saved(env="Pendulum-v1", settings="continuous")
+    config = Config.from_flags(merged(checkpoint.options, {"settings": "standard", **given}))
+    with pytest.raises(UsageError, match=f"^{flag} does not fit"):
+        check_resumable(config, checkpoint)
+
+
+@pytest.mark.parametrize(
     ("flags", "why"),
     [
         ({"environment_max_steps": 301}, None),
