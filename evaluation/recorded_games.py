@@ -63,9 +63,10 @@ def write_game(folder: Path, game: RecordedGame) -> Path:
 
 def read_games(folder: str) -> dict[str, RecordedGame]:
     """The games of a folder by file name, in the order of these. UsageError if there are none, or one is damaged."""
-    games = {path.name: _read_game(path) for path in sorted(Path(folder).glob("*.json"))}
-    if Path(folder).is_file():
-        raise UsageError(f"--demonstrations={folder} is a file; its folder, {Path(folder).parent}, would be right.")
+    place = Path(folder)
+    if place.is_file():
+        raise UsageError(f"--demonstrations={folder} is a file; its folder, {place.parent}, would be right.")
+    games = {path.name: _read_game(path) for path in sorted(place.glob("*.json"))}
     if not games:
         raise UsageError(f"--demonstrations={folder} has no recorded games; --op_mode=play would write some there.")
     return games

@@ -118,10 +118,11 @@ class Launcher:
                 if said is not None or codes[0] == 0:  # the first one writes the run's files
                     return said or 0
                 known = KNOWN_CODES | STOPPED_AT_START if self._asked_to_stop else KNOWN_CODES
-                if self._asked_to_stop and known.issuperset(codes):
+                gone = [str(rank) for rank, code in enumerate(codes) if code not in known]
+                if self._asked_to_stop and not gone:
                     return _code_of_end(next((code for code in codes if code in STOPPED_AT_START), codes[0]))
                 folder = learners.saved_folder()
-            lost = ", ".join(str(rank) for rank, code in enumerate(codes) if code not in known) or "one"
+            lost = ", ".join(gone) or "one"
             if self._asked_to_stop:
                 left = "" if folder is None else "; its last checkpoint is left"
                 raise RunFailedError(f"learner {lost} was lost before the run was saved{left}.")

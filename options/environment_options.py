@@ -22,6 +22,7 @@ from options.rules import (
 
 IN_REAL_TIME = flag_given("interaction", "realtime")
 GAME_NUMBER = r"\w[\w.-]{0,31}"  # the name of a number that is known of a game
+GAME_COLUMNS = ("agent_steps", "return", "length", "worker")  # of episodes.csv, before what the environment says
 MAX_CHANNELS = 128  # of one observation; a limit of OpenCV
 SIDE = "([1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2])"  # of a picture: 1 to 512
 

@@ -44,8 +44,8 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         STANDARD: {},
         # A GPU updates faster than the cores play: each step is learned from four times, by twice as many updates as
         # with the declared defaults. The entropy bonus and the proximal loss apply to fresh unrolls and are divided
-        # by the whole batch, so they are four times as large here. GPUs come with many workers: with
-        # few environments each, the policy lag stays small.
+        # by the whole batch, so they are four times as large here. GPUs come with many workers: with few
+        # environments each, the policy lag stays small.
         ATARI_GPU: {
             "envs_per_worker": 4,
             "batch_size": 16,

@@ -12,6 +12,7 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from options.environment_options import GAME_COLUMNS
 from processes.printed import plain_text
 
 JsonValue: TypeAlias = "float | int | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
@@ -20,7 +21,6 @@ Report: TypeAlias = dict[str, JsonValue]
 METRICS = "metrics.jsonl"  # files in the run folder: one report per line
 EPISODES = "episodes.csv"  # one finished game per row
 EVALUATIONS = "evaluations.jsonl"  # one evaluation per line
-GAME_COLUMNS = ("agent_steps", "return", "length", "worker")  # further ones: what the environment says of games
 EPISODES_FLUSH_SECONDS = 1.0
 TAIL_BYTES = 256 * 1024  # that are read from the end of a file; a report has about 3,000 bytes
 PIECE = 4 * 1024 * 1024  # bytes of a growing file that are read at once

@@ -63,5 +63,5 @@ def _feature_count(flag: str, torso: nn.Module, trial: TorsoInput) -> int:
     if not features.is_floating_point():
         raise UsageError(f"{flag}: its module must return floating-point numbers, not {features.dtype}.")
     if not features.isfinite().all():
-        raise UsageError(f"{flag}: its module must return finite numbers for observations of any values.")
+        raise UsageError(f"{flag}: its module must return finite numbers.")
     return features.shape[1]

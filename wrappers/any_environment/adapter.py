@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
-from options.environment_options import GAME_NUMBER
+from options.environment_options import GAME_COLUMNS, GAME_NUMBER
 from options.rules import UsageError
 from wrappers.any_environment.actions import actions_for
 from wrappers.any_environment.faults import FAILURES, EnvironmentFaultError, ValueFaultError
@@ -26,7 +26,6 @@ from wrappers.timeline import DelayedTimeline, Turns
 ACTION_MASK, ACTION_MASKS = "action_mask", "action_masks"  # the entry of an `info`, and the method
 MOST_SAID, SAID_NAME = 16, re.compile(GAME_NUMBER)  # numbers that are said of a game, and their names
 OF_GYMNASIUM = ("r", "l", "t")  # RecordEpisodeStatistics: return, length, and seconds
-KNOWN = ("agent_steps", "return", "length", "worker")  # of each game without its environment's help
 LARGEST_REWARD = 1e30  # with room for the sum of an episode in float32
 STICKY, IDLE = 1, 2  # numbers of the streams of a seed that draw sticky actions, and random idle actions
 MOST_RESETS = 4  # tries
@@ -305,7 +304,7 @@ def said_of_game(info: Any, named: Sequence[str]) -> dict[str, float]:
     for name, value in entries:
         if len(said) == MOST_SAID:
             break
-        if name in KNOWN:
+        if name in GAME_COLUMNS:  # known without the environment's help
             continue
         if isinstance(name, str) and SAID_NAME.fullmatch(name) and isinstance(value, int | float | np.generic):
             with suppress(TypeError, ValueError, OverflowError):
