@@ -85,4 +85,5 @@ def _read_game(path: Path) -> RecordedGame:
             RETURN.checked("its return", content["return"]),
         )
     except (OSError, ValueError, LookupError, TypeError, RecursionError, UsageError) as error:
-        raise UsageError(f"--demonstrations: {path} is no recorded game: {str(error).rstrip('.')}.") from None
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise UsageError(f"--demonstrations: {path} is no recorded game: {why}.") from None

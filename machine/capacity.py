@@ -86,7 +86,7 @@ def check_memory(of_processes: int, of_replays: int = 0, learners: int = 1) -> N
         return
     remedy = "a smaller --worker_count (on a node --node_workers), --envs_per_worker or --inference_processes"
     if of_replays > of_processes:
-        remedy = "a smaller capacity in --replay_parameters, or --use_replay_compression,"
+        remedy = "a smaller --batch_size, --r_f_steps or capacity in --replay_parameters, or --use_replay_compression,"
     raise UsageError(
         f"the processes of this run need {format_bytes(of_processes)} of memory and its full replays "
         f"{format_bytes(of_replays)}, more than the {format_bytes(room)} that are free; {remedy} would be right."

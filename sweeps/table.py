@@ -57,9 +57,10 @@ def _row(state: SweepState, run: SweepRun, differs: str) -> Row:
 
 def summary_table(rows: Sequence[Row]) -> list[str]:
     """The rows as aligned lines, without empty columns. Where seeds are repeated, a second table has their means."""
-    runs_of: dict[str, list[Row]] = {}
+    runs_of: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        runs_of.setdefault(row["name"].removesuffix(f"_seed{row['seed']}"), []).append(row)
+        key = row["name"].removesuffix(f"_seed{row['seed']}"), row["differs"]
+        runs_of.setdefault(key, []).append(row)
     repeated = any(len(runs) > 1 for runs in runs_of.values())
     left_out = {"differs"} if repeated else set()  # the second table has it
     used = [name for name in HEADINGS if name not in left_out and any(row[name] not in ("", None) for row in rows)]
@@ -67,7 +68,7 @@ def summary_table(rows: Sequence[Row]) -> list[str]:
     lines = _aligned([HEADINGS[name] for name in used], cells, {"run", "differs in", "status"})
     if not repeated:
         return lines
-    means = [[name, runs[0]["differs"], *_means(runs)] for name, runs in runs_of.items()]
+    means = [[*key, *_means(runs)] for key, runs in runs_of.items()]
     headings = ("configuration", "differs in", "runs", "mean return", "lowest", "highest", "steps")
     return [*lines, "", *_aligned(headings, means, {"configuration", "differs in"})]
 

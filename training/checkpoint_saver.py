@@ -100,8 +100,8 @@ class CheckpointSaver:
         kept = "the earlier checkpoints are complete" if self.has_saved else "nothing was saved before"
         raise RunFailedError(
             f"{what} not finite any more (NaN or infinity) at update {learner.updates:,}, and the weights are not "
-            f"saved; {kept}; a smaller --lr, or the default --reward_clipping_method and "
-            "--gradient_clip_by_norm_threshold, would be right."
+            f"saved; {kept}; a smaller --lr, --reward_clipping_method=abs_one_sign or the default "
+            "--gradient_clip_by_norm_threshold would be right."
         )
 
     def _write(self, in_flight: dict[str, Any] | None) -> None:

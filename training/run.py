@@ -23,6 +23,7 @@ from machine.machine_setup import Machine, prepare_machine, settle_seed
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.learning_options import ONCE
+from options.presets import NATIVE
 from options.rules import UsageError, counted
 from replay.mix import Mix
 from replay.row_layout import Rows
@@ -38,6 +39,7 @@ from workers.actors import Actors
 from workers.realtime.timing import check_realtime
 from wrappers.environment import EnvironmentSpec, MakeEnvironment
 
+LARGE_PICTURE = 4 * 84 * 84  # pixels, for a network made for 84×84
 OF_PICTURES = ("frames_stacked", "grayscaling_frames", "frame_scale_resolution", "largest_pixel")
 COMPRESSED = 0.04  # of the bytes of pictures in compressed replays; 0.02 to 0.05 in games of Atari
 
@@ -168,13 +170,19 @@ def memory_of_replays(config: Config, layout: UnrollLayout) -> tuple[int, list[s
 
 
 def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:
-    """Lines about options of pictures where there are none, and about an environment that no run can save."""
+    """Lines about options of pictures where there are none, about large pictures, and about what cannot be saved."""
     without_pictures = [] if spec.has_pictures else [name for name in OF_PICTURES if name in changed_options(config)]
     notes = [f"--{name} has no effect on observations without a picture" for name in without_pictures]
+    height, width = spec.frame_shape[1:]
+    if config.environment.frame_scale_resolution == NATIVE and height * width > LARGE_PICTURE:
+        notes.append(
+            f"the pictures have {width}×{height} pixels: with --frame_scale_resolution=84,84 the network is smaller, "
+            "and the run much faster"
+        )
     if config.run.reproducible and not spec.can_snapshot:
         notes.append(
-            f"the state of {config.environment.env} cannot be saved: a resumed run begins new episodes, so it differs "
-            "from a run without a break"
+            f"the state of {config.environment.env} cannot be saved (it needs methods snapshot and restore, and no "
+            "sticky actions): a resumed run begins new episodes, so it differs from a run without a break"
         )
     return notes
 

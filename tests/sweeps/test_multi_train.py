@@ -213,6 +213,20 @@ def test_the_table_fits_a_terminal() -> None:
     assert max(map(len, lines)) == 120 and not any("/" in line for line in lines)
 
 
+def test_runs_of_another_length_have_a_mean_of_their_own() -> None:
+    row = dict.fromkeys([*sweep_table.HEADINGS, "folder"]) | {"status": "done"}
+    rows: list[dict[str, Any]] = [
+        row | {"name": f"a_seed{seed}", "seed": seed, "differs": differs, "return_mean": mean, "agent_steps": steps}
+        for seed, differs, mean, steps in (
+            (1, "2M", 10.0, 2_000_000),
+            (2, "2M", 20.0, 2_000_000),
+            (3, "1M", 1.0, 1_000_000),
+        )
+    ]
+    means = sweep_table.summary_table(rows)[-2:]
+    assert [line.split()[:4] for line in means] == [["a", "2M", "2", "15.0"], ["a", "1M", "1", "1.00"]]
+
+
 def test_a_picture_that_cannot_be_drawn_is_one_line(tmp_path: Path) -> None:
     assert sweep_table.draw_curves([{"return_mean": None}], tmp_path / "x.png") == "there are no curves to draw yet"
     sentence = sweep_table.draw_curves([{"return_mean": 1.0, "folder": tmp_path}], tmp_path / "x.png")

@@ -233,12 +233,15 @@ def test_games_that_do_not_fit_into_memory_are_refused(tmp_path: Path, monkeypat
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff"])
-def test_what_is_no_recorded_game_is_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"", ""), (b"{", ""), (b"[]", ""), (b"\xff", ""), (b"{}", ": it has no 'actions'")],
+)
+def test_what_is_no_recorded_game_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
     with pytest.raises(UsageError, match="has no recorded games; --op_mode=play would"):
         read_games(str(tmp_path / "missing"))
     (tmp_path / "game.json").write_bytes(content)
-    with pytest.raises(UsageError, match=r"game\.json is no recorded game") as refused:
+    with pytest.raises(UsageError, match=rf"game\.json is no recorded game{why}") as refused:
         read_games(str(tmp_path))
     one_line(refused.value)
 

@@ -71,7 +71,8 @@ def test_what_does_not_fit_into_the_free_memory_is_refused(monkeypatch: pytest.M
         check_memory(workers, 2 * GIB)
     assert str(refused.value) == (
         "the processes of this run need 0.8 GiB of memory and its full replays 2.0 GiB, more than the 1.8 GiB that are "
-        "free; a smaller capacity in --replay_parameters, or --use_replay_compression, would be right."
+        "free; a smaller --batch_size, --r_f_steps or capacity in --replay_parameters, or --use_replay_compression, "
+        "would be right."
     )
     with pytest.raises(
         UsageError, match="; a smaller --worker_count .on a node --node_workers., --envs_per_worker or --inference_proc"

@@ -207,6 +207,12 @@ def test_flags_of_pictures_are_noted_where_there_are_none(flags: dict[str, Any],
     assert setup.notes == expected
 
 
+def test_large_pictures_are_noted() -> None:
+    flags = {"env": "ALE/Pong-v5", "frame_scale_resolution": "native"}
+    (note,) = set_up_run(Config.from_flags(flags), make_environment, None).notes
+    assert note.startswith("the pictures have 160×210 pixels: with --frame_scale_resolution=84,84 ")
+
+
 @pytest.mark.parametrize(
     ("kind", "sizes", "described"),
     [
