@@ -48,6 +48,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         # environments each, the policy lag stays small.
         ATARI_GPU: {
             "envs_per_worker": 4,
+            "r_f_steps": 20,
             "batch_size": 16,
             "replay_parameters": (
                 '[{"type": "queue", "capacity": 1, "sample_ratio": 0.25},'
@@ -58,8 +59,10 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "proximal_loss_weight": 0.2,
         },
         # Steps and updates cost microseconds: each step is learned from eight times.
-        NUMBERS: {**_IMPACT, "r_f_steps": 32, "impact_batches": 2},
+        NUMBERS: {**_IMPACT, "r_f_steps": 32, "batch_size": 8, "impact_batches": 2},
         SMALL_PICTURES: {
+            "envs_per_worker": 32,
+            "r_f_steps": 20,
             "batch_size": 16,
             "optimizer": "adam",
             "lr": 3e-3,

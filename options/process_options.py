@@ -31,7 +31,7 @@ class WorkerOptions(Options):
         aliases=("num_workers",),
     )
     envs_per_worker: int = option(
-        32, whole(1), "Environments per worker, all stepped together.", aliases=("num_envs_per_worker",)
+        16, whole(1), "Environments per worker, all stepped together.", aliases=("num_envs_per_worker",)
     )
     exploring_share: float = option(
         0.125,

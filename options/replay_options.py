@@ -201,8 +201,8 @@ def divisible_batch(more_than: int, ratios: Sequence[float], learners: int) -> i
 class ReplayOptions(Options):
     topic = "Batches and replays"
 
-    batch_size: int = option(8, whole(1), "Unrolls in one batch.")
-    r_f_steps: int = option(20, whole(1), "Agent steps in one unroll.", aliases=("unroll_length", "num_steps"))
+    batch_size: int = option(4, whole(1), "Unrolls in one batch.")
+    r_f_steps: int = option(40, whole(1), "Agent steps in one unroll.", aliases=("unroll_length", "num_steps"))
     replay_parameters: str = option(
         '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
         Rule(str, "be a JSON list, as one string"),

@@ -311,7 +311,7 @@ def test_help_lists_every_flag_once_under_its_topic(capsys: pytest.CaptureFixtur
         names = re.findall(r"^  --(?:\[no\])?(\w+): ", listed[f"{topic.topic}:"], re.MULTILINE)
         assert names == sorted(item.name for item in dataclasses.fields(topic))
     joined = " ".join(text.split())
-    assert "--batch_size: Unrolls in one batch. (default: '8') (a whole number of at least 1)" in joined
+    assert "--batch_size: Unrolls in one batch. (default: '4') (a whole number of at least 1)" in joined
     assert "--[no]use_lstm: Add" in joined and "(default: 'false')" in joined
     for item in OPTIONS.values():
         assert item.metadata["help"] in joined

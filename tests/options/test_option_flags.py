@@ -50,7 +50,7 @@ def test_defaults_as_designed() -> None:
     assert config.run.environment_max_steps == 6_000_000
     assert config.environment.resolution == (84, 84)
     assert config.replay.replays == (ReplaySpec("queue", 1, 1.0),)
-    assert config.replay.shares == (8,)
+    assert config.replay.shares == (4,)
     assert config.optimizer.lr == 1e-3
     assert config.loss.trace_lambda == 0.95
 
@@ -103,7 +103,8 @@ def test_planned_updates_are_complete_ones() -> None:
     ],
 )
 def test_fresh_unrolls_of_an_update(parameters: str, fresh: int) -> None:
-    assert Config(replay=ReplayOptions(replay_parameters=parameters)).fresh_unrolls_per_update == fresh
+    replay = ReplayOptions(replay_parameters=parameters, batch_size=8)
+    assert Config(replay=replay).fresh_unrolls_per_update == fresh
 
 
 def test_resolution_is_height_then_width() -> None:

@@ -96,7 +96,7 @@ def test_the_older_form_means_attentive_or_elite() -> None:
 def test_the_older_command_is_read_unchanged() -> None:
     words = ["--op_mode=train", "--env=PongNoFrameskip-v4", "--environment_max_steps=1000000"]
     config = parse([*words, f"--replay_parameters={OLDER}"])
-    assert config.replay.shares == (4, 4)
+    assert config.replay.shares == (2, 2)
     assert config.replay.replay_parameters == OLDER
     assert config.replay.ranks_by_features
 

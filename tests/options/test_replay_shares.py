@@ -25,24 +25,24 @@ def test_ratios_add_up_to_one_within_a_millionth() -> None:
 def test_every_replay_needs_a_share() -> None:
     entries = replays(queue(0.99), standard(0.01))
     assert sentence_of("--replay_parameters", entries) == (
-        "--batch_size=8 is too small for --replay_parameters: entry 2 would get no unroll of a batch; "
+        "--batch_size=4 is too small for --replay_parameters: entry 2 would get no unroll of a batch; "
         "100 or more would be right."
     )
     assert ReplayOptions(replay_parameters=entries, batch_size=100).shares == (99, 1)
 
 
 def test_the_capacity_of_a_queue_may_be_below_its_share() -> None:
-    assert ReplayOptions(replay_parameters=replays(queue(0.5, 1), standard(0.5, 4))).shares == (4, 4)
-    assert sentence_of("--replay_parameters", replays(queue(0.5, 1), standard(0.5, 3))) == (
-        "--replay_parameters: entry 2 has a capacity of 3, but its share of a batch is 4; at least 4 would be right."
+    assert ReplayOptions(replay_parameters=replays(queue(0.5, 1), standard(0.5, 2))).shares == (2, 2)
+    assert sentence_of("--replay_parameters", replays(queue(0.5, 1), standard(0.5, 1))) == (
+        "--replay_parameters: entry 2 has a capacity of 1, but its share of a batch is 2; at least 2 would be right."
     )
 
 
 def test_all_queues_have_the_same_share() -> None:
-    assert ReplayOptions(replay_parameters=replays(queue(0.5), queue(0.5))).queue_shares == (4, 4)
-    assert sentence_of("--replay_parameters", replays(queue(0.6), queue(0.4))) == (
+    assert ReplayOptions(replay_parameters=replays(queue(0.5), queue(0.5))).queue_shares == (2, 2)
+    assert sentence_of("--replay_parameters", replays(queue(0.75), queue(0.25))) == (
         "--replay_parameters: every unroll passes once through every queue, so all queues need the same share "
-        "of a batch, not 5 and 3 unrolls."
+        "of a batch, not 3 and 1 unrolls."
     )
 
 

@@ -128,14 +128,14 @@ def test_the_command_line_takes_precedence_over_the_sweep_and_the_sweep_over_def
     (run,) = plan_sweep(definition, given_flags(["--gamma=0.8", "--seed=7"], OPTIONS)).runs
     flags = run.config.flags()
     assert (flags["lr"], flags["gamma"], flags["use_lstm"], flags["seed"]) == (2e-3, 0.8, True, 7)
-    assert flags["batch_size"] == 8
+    assert flags["batch_size"] == 4
     assert flag_words(run.flags) == ["--lr=0.002", "--gamma=0.8", "--use_lstm", "--seed=7"]
 
 
 def test_flag_files_are_below_the_other_flags_of_their_place(tmp_path: Path) -> None:
     shared, own, given = tmp_path / "shared.flags", tmp_path / "own.flags", tmp_path / "given.flags"
     shared.write_text("--gamma=0.9\n--lr=1e-4\n--batch_size=16\n")
-    own.write_text("--r_f_steps=40\n--lr=1e-5\n")
+    own.write_text("--r_f_steps=30\n--lr=1e-5\n")
     given.write_text("--batch_size=4\n--lr=1e-6\n--r_f_steps=10\n--gradient_clip_by_norm_threshold=3\n")
     definition = {
         "flags": {"flagfile": str(shared), "gamma": 0.8},
@@ -144,11 +144,11 @@ def test_flag_files_are_below_the_other_flags_of_their_place(tmp_path: Path) -> 
     }
     plain, with_own = plan_sweep(definition, {}).runs
     assert dict(plain.flags) == {"gamma": 0.8, "lr": 1e-3, "batch_size": 16, "seed": 1}
-    assert (with_own.flags["r_f_steps"], with_own.flags["lr"], with_own.flags["batch_size"]) == (40, 1e-3, 16)
+    assert (with_own.flags["r_f_steps"], with_own.flags["lr"], with_own.flags["batch_size"]) == (30, 1e-3, 16)
     in_file = given_flags([f"--flagfile={given}"], OPTIONS)
     plain, with_own = plan_sweep(definition, {"gamma": 0.7}, in_file).runs
     assert plain.flags == {**in_file, "gamma": 0.7, "lr": 1e-3, "seed": 1}
-    assert with_own.flags["r_f_steps"] == 40, "runs beat the flag file of the command line, as the grid does"
+    assert with_own.flags["r_f_steps"] == 30, "runs beat the flag file of the command line, as the grid does"
     search = plan_search({"flags": {"flagfile": str(shared)}, **SEARCH}, {"gamma": 0.7})
     assert search.flags == {"gamma": 0.7, "lr": 1e-4, "batch_size": 16, "seed": 1}
     assert search.configs[0].optimizer.lr == 3e-3, "the range beats it"

@@ -34,7 +34,7 @@ def test_the_memory_of_replays_is_what_they_hold_when_they_are_full() -> None:
     held = sum(storage.state_dict()["rows"].nbytes for storage in storages)
     needed, lines = memory_of_replays(config, layout)
     assert needed == held + 4 * layout.nbytes
-    assert lines == ["replays: 84 unrolls, 13.7 MiB"]
+    assert lines == ["replays: 84 unrolls, 25.0 MiB"]
 
 
 def test_compressed_pictures_need_a_small_part_and_numbers_all() -> None:
@@ -49,15 +49,15 @@ def test_compressed_pictures_need_a_small_part_and_numbers_all() -> None:
 def test_queues_alone_need_no_header_line() -> None:
     config = Config().replace_flags(use_replay_compression=True)
     layout = make_unroll_layout(config, make_catch)
-    assert memory_of_replays(config, layout) == (8 * layout.nbytes, [])
+    assert memory_of_replays(config, layout) == (4 * layout.nbytes, [])
 
 
 def test_the_circular_buffer_of_each_queue_counts() -> None:
-    """Two queues of 4 unrolls, and a buffer of 3 shares of 4 beside each; nothing is kept for a single use."""
+    """Two queues of 2 unrolls, and a buffer of 3 shares of 2 beside each; nothing is kept for a single use."""
     queues = json.dumps([{"type": "queue", "capacity": 1, "sample_ratio": 0.5}] * 2)
     config = Config().replace_flags(replay_parameters=queues, loss="impact", impact_batches=3)
     layout = make_unroll_layout(config, make_catch)
-    for uses, held in ((2, 8 + 2 * 3 * 4), (1, 8)):
+    for uses, held in ((2, 4 + 2 * 3 * 2), (1, 4)):
         assert memory_of_replays(config.replace_flags(impact_uses=uses), layout)[0] == held * layout.nbytes
 
 
