@@ -16,7 +16,7 @@ from run_files.run_folder import CHECKPOINTS
 from workers.randomness import stream_of
 
 CORES_PER_LEARNER = 4  # on CPUs: up to here, one learner keeps up with its workers (docs/performance.md)
-UNROLLS_PER_GPU = 8  # with fewer, an update is hardly shorter (docs/performance.md)
+UNROLLS_PER_GPU = 4  # with fewer, an update is hardly shorter
 
 
 def settle_learners(config: Config, rank: LearnerRank | None) -> Config:

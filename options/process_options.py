@@ -102,7 +102,7 @@ class LearnerOptions(Options):
         1,
         whole(0, 1024),
         "Learner processes that make each update together. Each has its own device or cores, and an equal share of "
-        "--worker_count, --batch_size and the capacities of replays. 0: one for each GPU, with at least 8 unrolls of "
+        "--worker_count, --batch_size and the capacities of replays. 0: one for each GPU, with at least 4 unrolls of "
         "the batch, or without a GPU one for four cores; fewer where the batch does not divide evenly; with --cluster, "
         "1.",
     )

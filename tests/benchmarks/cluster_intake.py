@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    config = Config.from_flags({"envs_per_worker": ENVIRONMENTS, "max_policy_lag": 0})
+    config = Config.from_flags({"envs_per_worker": ENVIRONMENTS, "batch_size": 8, "r_f_steps": 20, "max_policy_lag": 0})
     layout = make_unroll_layout(config, make_atari)
     for _ in range(arguments.repeats):
         speed, size = measure(config, layout, arguments.nodes, arguments.seconds)

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.learners --rounds=5
 
-All times are those of an update of the default network from a batch of recorded unrolls, as medians of rounds in which
-the cases take turns. On two cores, two learners use both cores, and so does one learner with two threads.
+All times are those of an update of the default network from 8 recorded unrolls of 20 steps, as medians of rounds in
+which the cases take turns. On two cores, two learners use both cores, and so does one learner with two threads.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def make_update(bench: Bench, batch: Batch, peers: Peers) -> Callable[[], object
 def measure(group: LearnerGroup, rounds: int) -> dict[str, list[float]]:
     """Milliseconds of each case, round by round, as the first learner measures them."""
     torch.set_flush_denormal(True)
-    bench = Bench(Config.from_flags({}))
+    bench = Bench(Config.from_flags({"batch_size": 8, "r_f_steps": 20}))
     whole = bench.batch
     half = Batch(whole.rows[group.rank.index :: 2].clone(), whole.fresh[group.rank.index :: 2])
     alone = make_update(bench, whole, Peers())

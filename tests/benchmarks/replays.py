@@ -11,7 +11,7 @@ checkpoint. The unrolls fill each storage over and over, in random order.
     adds/s     while the storage fills for the first time, one thread
     draws/s    draws of 4 unrolls
     of learn   time of such a draw divided by the time of learning from 4 unrolls: half a real update of the nature
-               network on a batch of 8, one thread. Draws and updates take turns, and medians are compared, so that a
+               network on 8 such unrolls, one thread. Draws and updates take turns, and medians are compared, so that a
                busy machine slows both.
 """
 
@@ -98,7 +98,7 @@ class Played:
 
 def play(game: str, run: str | None, unrolls: int) -> Played:
     options = {} if run is None else find_checkpoint(run).options
-    config = Config.from_flags({**options, "env": f"{game}NoFrameskip-v4"})
+    config = Config.from_flags({**options, "env": f"{game}NoFrameskip-v4", "r_f_steps": 20})
     layout = make_unroll_layout(config, make_atari)
     precision = choose_precision("auto", CPU)
     torch.manual_seed(0)

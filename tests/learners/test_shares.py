@@ -54,8 +54,8 @@ def test_learners_without_a_gpu_of_their_own_are_refused(
     assert settle_learners(Config.from_flags({"batch_size": 8, "device": "cuda:0"}), one_here).learners.learners == 2
 
 
-@pytest.mark.parametrize(("batch_size", "learners"), [(8, 1), (15, 1), (16, 2), (24, 3), (64, 8), (128, 8)])
-def test_each_gpu_gets_a_learner_with_at_least_eight_unrolls(
+@pytest.mark.parametrize(("batch_size", "learners"), [(4, 1), (7, 1), (8, 2), (12, 3), (32, 8), (64, 8)])
+def test_each_gpu_gets_a_learner_with_at_least_four_unrolls(
     monkeypatch: pytest.MonkeyPatch, batch_size: int, learners: int
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
