@@ -34,7 +34,7 @@ USAGE = """\
 usage: python multi_train.py [--sweep=path] [--jobs=n] [--cluster=auto] [--sweep_dir=path] [--name=value ...]
 
   python multi_train.py --sweep=my.json                          the runs of a file: see docs/sweeps.md
-  python multi_train.py --sweep=docs/sweeps/replays.json         the four replays on Pong, in four to six hours
+  python multi_train.py --sweep=docs/sweeps/replays.json         the four replays on Pong, in three to five hours
   python multi_train.py --sweep=my.json --jobs=2 --worker_count=1 --learner_threads=1
                                                                  two runs at a time
   python multi_train.py --sweep=my.json --flagfile=my.flags --gamma=0.99

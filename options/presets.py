@@ -10,6 +10,7 @@ CLASSIC, VTRACE = "classic", "vtrace"
 AUTO, STANDARD, ATARI_GPU = "auto", "standard", "atari_gpu"
 NUMBERS, SMALL_PICTURES, CONTINUOUS = "numbers", "small_pictures", "continuous"
 NATIVE = "native"  # the value of --frame_scale_resolution that leaves pictures in their own size
+FRESH_ALONE = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'  # of --replay_parameters: without a replay
 
 # Each unroll is used several times, as by PPO.
 _IMPACT: Mapping[str, Any] = {
@@ -17,6 +18,7 @@ _IMPACT: Mapping[str, Any] = {
     "proximal_loss_weight": 0.0,  # the clip bounds how far the policy moves, as in the paper
     "optimizer": "adam",
     "envs_per_worker": 8,
+    "replay_parameters": FRESH_ALONE,
     "impact_uses": 8,
     "entropy_loss_weight": 0.0,
     "popart": True,
@@ -42,10 +44,9 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "settings": {
         AUTO: {},
         STANDARD: {},
-        # A GPU updates faster than the cores play: each step is learned from four times, by twice as many updates as
-        # with the declared defaults. The entropy bonus and the proximal loss apply to fresh unrolls and are divided
-        # by the whole batch, so they are four times as large here. GPUs come with many workers: with few
-        # environments each, the policy lag stays small.
+        # A GPU updates faster than the cores play, so each step is learned from four times. The entropy bonus and the
+        # proximal loss apply to fresh unrolls and are divided by the whole batch, so they are large here. GPUs come
+        # with many workers: with few environments each, the policy lag stays small.
         ATARI_GPU: {
             "envs_per_worker": 4,
             "r_f_steps": 20,
@@ -64,6 +65,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "envs_per_worker": 32,
             "r_f_steps": 20,
             "batch_size": 16,
+            "replay_parameters": FRESH_ALONE,
             "optimizer": "adam",
             "lr": 3e-3,
             "gradient_clip_by_norm_threshold": 1.0,

@@ -204,7 +204,8 @@ class ReplayOptions(Options):
     batch_size: int = option(4, whole(1), "Unrolls in one batch.")
     r_f_steps: int = option(40, whole(1), "Agent steps in one unroll.", aliases=("unroll_length", "num_steps"))
     replay_parameters: str = option(
-        '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
+        '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
+        ' {"type": "standard", "capacity": 500, "sample_ratio": 0.5}]',
         Rule(str, "be a JSON list, as one string"),
         "JSON list of the replays that fill a batch. Keys of an entry: type (queue, standard, attentive, elite or "
         "demonstrations), capacity (unrolls), sample_ratio (share of the batch, rounded to whole unrolls; the ratios "

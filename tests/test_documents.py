@@ -183,7 +183,7 @@ def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
 ) -> None:
     monkeypatch.setattr(sinks, "LAST_DRAWING_SECONDS", 1000)  # a busy machine is slow
     small = {"worker_count": 1, "envs_per_worker": 4, "r_f_steps": 5, "batch_size": 4, "frames_stacked": 1}
-    config = Config.from_flags({**small, "environment_max_steps": 100, "results_dir": str(tmp_path), "console": "off"})
+    config = Config.from_flags({**small, "environment_max_steps": 400, "results_dir": str(tmp_path), "console": "off"})
     folder = train(config, make_catch)
 
     files = METRICS.split("| file | what is in it |")[1].split("\n\n")[0]

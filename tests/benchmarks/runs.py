@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 
 from option_flags import Config
+from options.presets import FRESH_ALONE
 from run_files.metrics import Report
 from tests.read_metrics import read_metrics
 
@@ -50,8 +51,8 @@ class Setup:
 
 
 SETUPS = (
-    Setup("plain", {}),
-    Setup("replay", {"replay_parameters": HALF_STANDARD}),
+    Setup("plain", {"replay_parameters": FRESH_ALONE}),
+    Setup("replay", {}),  # half of each batch is replayed
     Setup("older", OLDER),
     Setup("older_conv3", {**OLDER, "network": "conv3"}),
 )

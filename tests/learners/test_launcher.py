@@ -209,7 +209,7 @@ def test_a_learner_that_is_lost_after_the_first_one_has_ended_starts_nothing(mon
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--batch_size=9"], "--batch_size=9 gives the replays 9 unrolls of a batch, which --learners=2 cannot divide"),
+        (["--batch_size=9"], "--batch_size=9 gives the replays 5 and 4 unrolls of a batch, which --learners=2 cannot"),
         (["--worker_count=1"], "--worker_count=1 leaves some of --learners=2 without a worker; 2 or more"),
         (
             ["--cluster=127.0.0.1:1"],

@@ -24,9 +24,9 @@ QUEUE_AND_STANDARD = json.dumps(
         ({}, 2, 1),
         ({}, 1, 2),  # there are no unrolls of other workers
         ({}, 64, 1),
-        ({"batch_size": 8}, 2, 1),
-        ({"batch_size": 9}, 2, 2),
-        ({"batch_size": 9}, 3, 1),
+        ({"batch_size": 16}, 2, 1),
+        ({"batch_size": 18}, 2, 2),
+        ({"batch_size": 18}, 3, 1),
         ({"envs_per_worker": 2, "batch_size": 10}, 2, 2),
         ({"batch_size": 16, "replay_parameters": QUEUE_AND_STANDARD}, 2, 1),
         ({"slots_per_worker": 3}, 2, 3),

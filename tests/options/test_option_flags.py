@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from option_flags import OPTIONS, TOPICS, Config, EnvironmentOptions, LossOptions, ReplayOptions
+from options.presets import FRESH_ALONE
 from options.replay_options import ReplaySpec
 from options.rules import UsageError
 from tests.options.other_values import OTHER_VALUES
@@ -49,8 +50,8 @@ def test_defaults_as_designed() -> None:
     assert config.run.seed is None
     assert config.run.environment_max_steps == 6_000_000
     assert config.environment.resolution == (84, 84)
-    assert config.replay.replays == (ReplaySpec("queue", 1, 1.0),)
-    assert config.replay.shares == (4,)
+    assert config.replay.replays == (ReplaySpec("queue", 1, 0.5), ReplaySpec("standard", 500, 0.5))
+    assert config.replay.shares == (2, 2)
     assert config.optimizer.lr == 1e-3
     assert config.loss.trace_lambda == 0.95
 
@@ -88,7 +89,8 @@ def test_replace_flags_keeps_the_rest_and_validates() -> None:
 
 def test_planned_updates_are_complete_ones() -> None:
     """tests/replay/test_batch_mix.py compares the plan with the updates of real replays."""
-    config = Config().replace_flags(batch_size=3, r_f_steps=5, environment_max_steps=46)
+    flags = {"batch_size": 3, "r_f_steps": 5, "environment_max_steps": 46, "replay_parameters": FRESH_ALONE}
+    config = Config().replace_flags(**flags)
     assert (config.fresh_unrolls_per_update, config.agent_steps_per_update, config.planned_updates) == (3, 15, 3)
     assert config.replace_flags(environment_max_steps=1).planned_updates == 1
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from option_flags import OPTIONS, Config, ReplayOptions, RunOptions
+from options.presets import FRESH_ALONE
 from options.rules import UsageError
 from tests.options.words import one_line
 
@@ -81,7 +82,7 @@ def test_texts_refuse_unknown_words() -> None:
 )
 def test_limits(name: str, inside: list[Any], outside: list[Any]) -> None:
     for value in inside:
-        assert Config.from_flags({name: value}).flags()[name] == value
+        assert Config.from_flags({"replay_parameters": FRESH_ALONE, name: value}).flags()[name] == value
     for value in outside:
         with pytest.raises(UsageError, match=f"^--{name} must "):
             Config.from_flags({name: value})

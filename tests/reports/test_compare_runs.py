@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from option_flags import Config
 from reports.compare_runs import Group, configuration, group_runs, line_of, what_is_unusual
 from reports.panels import Line
 from reports.run_curves import draw_run
@@ -44,7 +43,7 @@ PONG, CARTPOLE = {"env": "PongNoFrameskip-v4"}, {"env": "CartPole-v1"}
         (SCHEDULES, [", ".join(f"{name} {value}" for name, value in run.items()) for run in SCHEDULES]),
         ([{"replay_parameters": queue(capacity=capacity)} for capacity in (1, 64)],
          ["queue", "queue (capacity 64)"]),
-        ([{"replay_parameters": Config().replay.replay_parameters, **cloning} for cloning in CLONING], ["2 runs"]),
+        ([{"replay_parameters": queue(), **cloning} for cloning in CLONING], ["2 runs"]),
         ([{"replay_parameters": MIXED, **cloning} for cloning in CLONING],
          ["use_policy_cloning_loss", "no use_policy_cloning_loss"]),
         ([{"lr": lr} for lr in (0.001, 0.0012345678)], ["lr 0.001", "lr 0.0012345678"]),
@@ -91,7 +90,7 @@ def test_runs_from_the_weights_of_another_run_are_not_grouped_with_new_ones(tmp_
 
 @pytest.mark.slow
 def test_labels_describe_replays_and_omit_what_follows_from_them(tmp_path: Path) -> None:
-    a = write_run(tmp_path / "a", lr_scheduler_steps=100)
+    a = write_run(tmp_path / "a", lr_scheduler_steps=100, replay_parameters=queue())
     b = write_run(tmp_path / "b", lr_scheduler_steps=200, replay_parameters=MIXED)
     groups = group_runs([read_history(folder) for folder in (a, b)])
     assert [group.label for group in groups] == ["queue", "0.5 queue + 0.5 standard (1,000)"]

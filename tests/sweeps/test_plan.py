@@ -228,7 +228,7 @@ def test_defaults_of_a_search_follow_the_length_of_its_runs() -> None:
 def test_the_run_with_the_most_cpus_decides() -> None:
     sweep = {"flags": {"learner_threads": 1}, "grid": {"worker_count": [2, 5, 3]}}
     assert plan_sweep(sweep, {}).cpus_of_a_run() == 6
-    flags = {"worker_count": 8, "learner_threads": 2, "learners": 4}
+    flags = {"worker_count": 8, "learner_threads": 2, "learners": 4, "batch_size": 8}
     assert plan_sweep({"flags": flags}, {}).cpus_of_a_run() == 16
     search = {"flags": {"learner_threads": 1}, "search": {"worker_count": {"low": 2, "high": 5}}}
     assert plan_search(search, {}).cpus_of_a_run() == 6

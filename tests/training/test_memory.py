@@ -9,6 +9,7 @@ import pytest
 from agents.spaces import make_unroll_layout
 from machine.capacity import bytes_of_processes, check_memory
 from option_flags import Config
+from options.presets import FRESH_ALONE
 from options.rules import UsageError
 from tests.catch import make_catch
 from training.make_replays import make_storage
@@ -47,7 +48,7 @@ def test_compressed_pictures_need_a_small_part_and_numbers_all() -> None:
 
 
 def test_queues_alone_need_no_header_line() -> None:
-    config = Config().replace_flags(use_replay_compression=True)
+    config = Config().replace_flags(use_replay_compression=True, replay_parameters=FRESH_ALONE)
     layout = make_unroll_layout(config, make_catch)
     assert memory_of_replays(config, layout) == (4 * layout.nbytes, [])
 

@@ -17,6 +17,7 @@ import torch
 from evaluation.parallel_games import GameResult
 from evaluation.players import PlayerPool
 from option_flags import Config, EnvironmentOptions
+from options.presets import FRESH_ALONE
 from run_files.checkpoint import checkpoint_name, find_checkpoint, read_checkpoint
 from run_files.run_folder import CHECKPOINTS
 from tests.catch import make_catch
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.slow
 SMALL: dict[str, Any] = {
     **{"worker_count": 1, "envs_per_worker": 8, "r_f_steps": 5, "batch_size": 8, "frames_stacked": 1, "seed": 1},
     **{"precision": "float32", "gamma": 0.9, "console": "off", "curves": False, "report_period": 1000},
-    **{"environment_max_steps": 2000, "eval_period": 800, "eval_episode_count": 20},
+    **{"environment_max_steps": 2000, "eval_period": 800, "eval_episode_count": 20, "replay_parameters": FRESH_ALONE},
 }
 
 

@@ -8,12 +8,13 @@ import pytest
 
 from main import main
 from option_flags import Config
-from options.presets import PRESETS
+from options.presets import FRESH_ALONE, PRESETS
 from run_files.checkpoint import find_checkpoint
 
 pytestmark = pytest.mark.slow
 
-SMALL = ["--worker_count=1", "--envs_per_worker=4", "--r_f_steps=5", "--batch_size=4", "--nocurves", "--seed=1"]
+FRESH = f"--replay_parameters={FRESH_ALONE}"
+SMALL = [FRESH, "--worker_count=1", "--envs_per_worker=4", "--r_f_steps=5", "--batch_size=4", "--nocurves", "--seed=1"]
 
 
 def run(*words: str) -> int:

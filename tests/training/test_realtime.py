@@ -10,6 +10,7 @@ import pytest
 from agents.spaces import read_spec, settle_fps
 from evaluation.score_checkpoint import score_checkpoint
 from option_flags import Config
+from options.presets import FRESH_ALONE
 from run_files.checkpoint import find_checkpoint
 from tests.processes import forked
 from tests.read_metrics import read_metrics
@@ -26,6 +27,7 @@ SMALL: dict[str, Any] = {
     "envs_per_worker": 4,
     "r_f_steps": 5,
     "batch_size": 4,
+    "replay_parameters": FRESH_ALONE,
     "frame_scale_resolution": "36,36",
     "environment_max_steps": 200,
     "report_period": 40,

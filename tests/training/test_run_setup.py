@@ -18,6 +18,7 @@ from machine import machine_setup
 from machine.machine_setup import Machine, choose_slots_per_worker, prepare_machine
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
+from options.presets import FRESH_ALONE
 from options.rules import UsageError
 from replay.unroll_layout import ActionKind, UnrollLayout
 from reports.run_header import LOWER_LAG, described_actions, described_observations, run_header
@@ -62,7 +63,8 @@ def test_a_run_too_short_for_a_batch_prints_how_many_steps_it_needs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = {"environment_max_steps": 1, "worker_count": 1, "envs_per_worker": 1, "console": "plain", "curves": False}
-    folder = train(Config.from_flags({**words, "results_dir": str(tmp_path)}), make_catch)
+    flags = {**words, "replay_parameters": FRESH_ALONE, "results_dir": str(tmp_path)}
+    folder = train(Config.from_flags(flags), make_catch)
     lines = capsys.readouterr().out.splitlines()
     planned = r"batch of .*; nature, 113k parameters, no update, because the first one needs 160 agent steps"
     assert any(re.match(planned, line) for line in lines[:5]), lines
@@ -86,9 +88,9 @@ def machine_for(config: Config, workers: int) -> Machine:
     ("workers", "flags", "lag"),
     [
         (2, {}, None),
-        (64, {}, 256),
+        (64, {}, 512),
         (64, {"batch_size": 256}, None),
-        (16, {"learners": 4}, 256),  # each learner has so many
+        (16, {"learners": 4, "batch_size": 8}, 256),  # each learner has so many
         (64, {"reproducible": True}, None),  # workers and learner take turns
         (8, {"replay_parameters": HALF_REPLAYED}, 64),
     ],
@@ -111,16 +113,17 @@ def test_each_worker_of_a_run_has_a_number_of_its_own() -> None:
         def of_all(self, value: Any) -> list[Any]:
             return [5, 6, value, 6] if isinstance(value, int) else [value]
 
-    assert set_up_run(Config(), make_catch, None, ThirdOfFour()).first_worker == 0
+    config = Config().replace_flags(batch_size=8)
+    assert set_up_run(config, make_catch, None, ThirdOfFour()).first_worker == 0
     ThirdOfFour.rank = LearnerRank(2, 4, 0, 1)
-    assert set_up_run(Config(), make_catch, None, ThirdOfFour()).first_worker == 11
+    assert set_up_run(config, make_catch, None, ThirdOfFour()).first_worker == 11
 
 
 def test_options_without_effect_are_listed(tmp_path: Path) -> None:
     machine = machine_for(Config(), workers=2)
 
     def notes(**flags: Any) -> list[str]:
-        config = Config().replace_flags(**flags)
+        config = Config().replace_flags(**{"replay_parameters": FRESH_ALONE, **flags})
         return run_header(config, tmp_path, machine, CATCH, NETWORK, 100)[3:]
 
     assert notes() == notes(use_lstm=True, lstm_size=9) == notes(optimizer="adam", adam_eps=1e-3) == []
@@ -156,7 +159,8 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
     ],
 )
 def test_what_an_option_needs_is_said_where_it_is_missing(flags: dict[str, Any], needed: str | None) -> None:
-    lines = run_header(Config.from_flags(flags), Path(), machine_for(Config(), 2), CATCH, NETWORK, 100)
+    config = Config.from_flags({"replay_parameters": FRESH_ALONE, **flags})
+    lines = run_header(config, Path(), machine_for(Config(), 2), CATCH, NETWORK, 100)
     said = [line for line in lines if "has no effect without" in line]
     assert len(said) == (needed is not None) and all(f"without {needed}" in line for line in said)
 
@@ -202,13 +206,14 @@ def test_the_head_names_the_network_and_the_precision_that_are_used(tmp_path: Pa
     ],
 )
 def test_flags_of_pictures_are_noted_where_there_are_none(flags: dict[str, Any], noted: list[str]) -> None:
-    setup = set_up_run(Config.from_flags(flags), make_environment, None)
+    config = Config.from_flags({**flags, "replay_parameters": FRESH_ALONE})
+    setup = set_up_run(config, make_environment, None)
     expected = [f"--{name} has no effect on observations without a picture" for name in noted]
     assert setup.notes == expected
 
 
 def test_large_pictures_are_noted() -> None:
-    flags = {"env": "ALE/Pong-v5", "frame_scale_resolution": "native"}
+    flags = {"env": "ALE/Pong-v5", "frame_scale_resolution": "native", "replay_parameters": FRESH_ALONE}
     (note,) = set_up_run(Config.from_flags(flags), make_environment, None).notes
     assert note.startswith("the pictures have 160×210 pixels: with --frame_scale_resolution=84,84 ")
 

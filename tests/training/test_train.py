@@ -15,6 +15,7 @@ import torch
 from agents.learner import Learner
 from main import main
 from option_flags import Config
+from options.presets import FRESH_ALONE
 from replay.mix import Batch
 from reports.console import Console
 from reports.run_display import Status
@@ -33,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def catch_config(results: Path, **flags: Any) -> Config:
     small = {"worker_count": 1, "envs_per_worker": 16, "r_f_steps": 10, "batch_size": 16, "frames_stacked": 1}
     learning = {"gamma": 0.9, "precision": "float32", "seed": 1, "environment_max_steps": 30_000, "report_period": 2000}
-    quiet = {"console": "off", "curves": False}
+    quiet = {"console": "off", "curves": False, "replay_parameters": FRESH_ALONE}
     return Config.from_flags({**small, **learning, "results_dir": str(results), **quiet, **flags})
 
 
