@@ -15,7 +15,7 @@ from run_files.checkpoint import Checkpoint, checkpoint_name, find_checkpoint
 from run_files.run_folder import CHECKPOINTS
 from workers.randomness import stream_of
 
-CORES_PER_LEARNER = 4  # on CPUs: up to here, one learner keeps up with its workers (docs/performance.md)
+CORES_PER_LEARNER = 4  # on CPUs: without a replay, one learner keeps up with so many (docs/performance.md)
 UNROLLS_PER_GPU = 4  # with fewer, an update is hardly shorter
 
 

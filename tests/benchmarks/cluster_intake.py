@@ -15,6 +15,7 @@ from agents.network import ActorCritic
 from agents.spaces import make_unroll_layout
 from cluster.intake import RoundIntake
 from option_flags import Config
+from options.presets import FRESH_ALONE
 from processes.child import Child, start_child
 from processes.messages import Kind, receive
 from replay.mix import BatchMix
@@ -85,7 +86,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    config = Config.from_flags({"envs_per_worker": ENVIRONMENTS, "batch_size": 8, "r_f_steps": 20, "max_policy_lag": 0})
+    flags = {"batch_size": 8, "r_f_steps": 20, "replay_parameters": FRESH_ALONE, "max_policy_lag": 0}
+    config = Config.from_flags({"envs_per_worker": ENVIRONMENTS, **flags})
     layout = make_unroll_layout(config, make_atari)
     for _ in range(arguments.repeats):
         speed, size = measure(config, layout, arguments.nodes, arguments.seconds)

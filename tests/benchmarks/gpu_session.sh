@@ -40,7 +40,7 @@ END
 
 speed() {
     "$python" -m pytest -q tests/gpu 2>&1 | tee "$out/tests.txt"
-    "$python" -m tests.benchmarks.gpu_updates 2>&1 | tee "$out/updates.txt"
+    "$python" -m tests.benchmarks.gpu_updates --flagfile=docs/presets/plain_impala.flags 2>&1 | tee "$out/updates.txt"
     local cores workers environments seed
     cores=$(nproc)
     for workers in $((cores / 2)) $((cores * 3 / 4)) "$cores"; do

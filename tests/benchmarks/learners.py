@@ -19,6 +19,7 @@ from agents.gradients import Peers
 from agents.learner import Learner
 from learners.group import LearnerGroup
 from option_flags import Config
+from options.presets import FRESH_ALONE
 from replay.mix import Batch
 from tests.benchmarks.stages import Bench
 from tests.learners.groups import run_group
@@ -49,7 +50,7 @@ def make_update(bench: Bench, batch: Batch, peers: Peers) -> Callable[[], object
 def measure(group: LearnerGroup, rounds: int) -> dict[str, list[float]]:
     """Milliseconds of each case, round by round, as the first learner measures them."""
     torch.set_flush_denormal(True)
-    bench = Bench(Config.from_flags({"batch_size": 8, "r_f_steps": 20}))
+    bench = Bench(Config.from_flags({"batch_size": 8, "r_f_steps": 20, "replay_parameters": FRESH_ALONE}))
     whole = bench.batch
     half = Batch(whole.rows[group.rank.index :: 2].clone(), whole.fresh[group.rank.index :: 2])
     alone = make_update(bench, whole, Peers())
