@@ -63,8 +63,7 @@ atari5() {
     local workers=$(($(nproc) / 5))
     timeout --signal=INT --kill-after=60 570 "$python" multi_train.py --sweep=docs/sweeps/atari5.json --jobs=5 \
         --settings=atari_gpu --device="$device" --worker_count="$((workers > 0 ? workers : 1))" --learner_threads=1 \
-        --envs_per_worker=16 \
-        --environment_max_steps="$(scaled 2500000)" --sweep_dir="$out/atari5" 2>&1 | tee -a "$out/log.txt"
+        --envs_per_worker=16 --environment_max_steps="$(scaled 2500000)" --sweep_dir="$out/atari5" 2>&1 | tee -a "$out/log.txt"
     "$python" -m reports.game_scores "$out/atari5" | tee "$out/atari5.txt"
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from option_flags import Config
+from option_flags import OPTIONS, Config
 from options.presets import FRESH_ALONE
 from run_files.metrics import Report
 from tests.read_metrics import read_metrics
@@ -52,7 +52,7 @@ class Setup:
 
 SETUPS = (
     Setup("plain", {"replay_parameters": FRESH_ALONE}),
-    Setup("replay", {}),  # half of each batch is replayed
+    Setup("replay", {"replay_parameters": OPTIONS["replay_parameters"].default}),  # named: no settings replace it
     Setup("older", OLDER),
     Setup("older_conv3", {**OLDER, "network": "conv3"}),
 )

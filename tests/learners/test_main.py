@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from options.presets import FRESH_ALONE
 from run_files.checkpoint import find_checkpoint
 from tests.ports import free_ports
 from tests.training.catch_runs import reports
@@ -120,7 +121,7 @@ def test_torchrun_may_place_the_learners(tmp_path: Path) -> None:
 
     It says nothing of several learners, but they get the settings for them, which are not IMPACT's.
     """
-    flags = [flag for flag in FLAGS if flag != "--learners=2"]
+    flags = [flag for flag in FLAGS if flag != "--learners=2"] + [f"--replay_parameters={FRESH_ALONE}"]
     command = [sys.executable, "main.py", *flags, f"--results_dir={tmp_path}", "--environment_max_steps=1000"]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0]), "GLOO_SOCKET_IFNAME": "lo"}
     sizes = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
@@ -133,7 +134,7 @@ def test_torchrun_may_place_the_learners(tmp_path: Path) -> None:
             run.kill()
             run.wait()
     checkpoint = find_checkpoint(str(newest(tmp_path)))
-    assert checkpoint.agent_steps >= 1000
+    assert checkpoint.agent_steps >= 1000 and checkpoint.updates > 0
     assert checkpoint.config.loss.loss == "vtrace"
 
 

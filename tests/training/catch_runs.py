@@ -10,7 +10,6 @@ from tests.read_metrics import read_metrics
 from training.train import train
 from wrappers.environment import MakeEnvironment
 
-QUEUE = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'
 MIXED = (
     '[{"type": "queue", "capacity": 3, "sample_ratio": 0.5}, {"type": "standard", "capacity": 40, "sample_ratio": 0.5}]'
 )

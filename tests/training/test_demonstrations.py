@@ -18,11 +18,12 @@ from evaluation.parallel_games import evaluation_options
 from evaluation.recorded_games import RecordedGame, read_games, write_game
 from evaluation.score_checkpoint import score_checkpoint
 from option_flags import Config, EnvironmentOptions
+from options.presets import FRESH_ALONE
 from options.rules import UsageError
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
 from tests.options.words import one_line, parse
-from tests.training.catch_runs import CATCH, QUEUE, catch_run, reports, resume_run
+from tests.training.catch_runs import CATCH, catch_run, reports, resume_run
 from tests.training.resumed_runs import assert_same_run, ending_at
 from training import demonstrations
 from training import run as run_module
@@ -151,7 +152,7 @@ def demonstrated(folder: Path, game: RecordedGame = OPENS) -> str:
 def test_one_demonstration_opens_what_random_play_never_opens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = {**CATCH, "results_dir": str(tmp_path), "environment_max_steps": 800, "replay_parameters": QUEUE}
+    flags = {**CATCH, "results_dir": str(tmp_path), "environment_max_steps": 800, "replay_parameters": FRESH_ALONE}
     alone = reports(train(Config.from_flags(flags), make_lock))[-1]
     assert alone["return_max"] == 0
     shown = {"demonstrations": demonstrated(tmp_path / "games"), "pretrain_updates": 100, "console": "plain"}

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from option_flags import Config
+from options.presets import FRESH_ALONE
 from run_files.checkpoint import find_checkpoint, write_checkpoint
 from run_files.replay_file import read_tensor_file
 from tests.catch import make_catch
 from tests.exploring import exploring
-from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
+from tests.training.catch_runs import catch_run, reports, resume_run
 from tests.training.resumed_runs import SMALL, assert_same_run, copy_of, ending_at, stop_at_once
 from training import run as run_module
 from training import train as training
@@ -133,7 +134,7 @@ def test_a_run_in_parts_whose_replays_rank_equals_the_whole_run_bit_for_bit(
 @pytest.mark.parametrize(
     "flags",
     [
-        {"replay_parameters": QUEUE, "popart": True},
+        {"replay_parameters": FRESH_ALONE, "popart": True},
         {"use_lstm": True, "lstm_size": 8, "use_kl_mask": True, "caching": True},
     ],
     ids=["queue-popart", "mixed-lstm-mask-caching"],

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from option_flags import Config, OptimizerOptions
+from options.presets import FRESH_ALONE
 from run_files.checkpoint import Checkpoint, find_checkpoint, read_checkpoint, write_checkpoint
 from run_files.run_folder import BEST
 from tests.catch import make_catch
-from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
+from tests.training.catch_runs import catch_run, reports, resume_run
 from tests.training.resumed_runs import ending_at, games, stop_at_once
 from training import run as run_module
 from training import train as training
@@ -27,7 +28,7 @@ def test_a_run_that_stops_before_its_first_unroll_saves_its_own_plan(
     parent = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0)
     with monkeypatch.context() as patched:
         patched.setattr(training, "training_loop", stop_at_once)
-        child = resume_run(parent, make_catch, environment_max_steps=2_000, replay_parameters=QUEUE)
+        child = resume_run(parent, make_catch, environment_max_steps=2_000, replay_parameters=FRESH_ALONE)
     grandchild = resume_run(child, make_catch)
     plans = [json.loads((run / "config.json").read_text())["planned_updates"] for run in (parent, child, grandchild)]
     assert plans[0] < plans[1] == plans[2]
@@ -131,7 +132,7 @@ def test_updates_of_fewer_steps_get_a_new_schedule(saved_run: Path) -> None:
     for flags, steps_per_update in (
         ({"batch_size": 4}, 20),
         ({"r_f_steps": 5}, 20),
-        ({"replay_parameters": QUEUE}, 80),
+        ({"replay_parameters": FRESH_ALONE}, 80),
     ):
         expected = parent.updates + 8_000 // steps_per_update
         assert plan_updates(parent, Config.from_flags({**options, **flags})) == (expected, expected)

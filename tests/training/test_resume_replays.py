@@ -6,9 +6,10 @@ import pytest
 
 from agents.spaces import make_unroll_layout
 from option_flags import Config
+from options.presets import FRESH_ALONE
 from run_files.checkpoint import find_checkpoint, replay_name
 from tests.catch import make_catch
-from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
+from tests.training.catch_runs import catch_run, reports, resume_run
 from tests.training.resumed_runs import copy_of, stop_at_once
 from training import train as training
 from training.resume import read_saved_replays
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_run_is_resumed_with_other_replays(saved_run: Path) -> None:
     """They start empty, and their figures contain no draws from the old replays."""
-    second = resume_run(saved_run, make_catch, environment_max_steps=1_400, replay_parameters=QUEUE)
+    second = resume_run(saved_run, make_catch, environment_max_steps=1_400, replay_parameters=FRESH_ALONE)
     assert list(reports(second)[0]["replays"]) == ["0_queue"]
 
 
